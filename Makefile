@@ -109,7 +109,7 @@ test-crash: setup jars
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m "not long" tests/spark_jobs/tables/test_tables.py tests/spark_jobs/test_kafka.py \
 		tests/spark_jobs/test_connect.py
 	VEDETTE_DEEP=2000 VEDETTE_PAIRS=2000000 $(BIN)/pytest -q tests/engine tests/differential/test_native.py
-	VEDETTE_DEEP=300 $(BIN)/pytest -q tests/plan tests/rules tests/differential
+	VEDETTE_DEEP=300 $(BIN)/pytest -q tests/plan tests/rules tests/differential tests/fuzz tests/stream tests/inputs/push tests/system
 	VEDETTE_DEEP=100 $(BIN)/pytest -q tests/state
 
 # A Python that has apache-flink.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vedette.runtime.control import ask
+from vedette.runtime.agent.control import ask
 
 IDLE = 0.05
 """Share of a core below which an agent counts as being at rest."""
@@ -115,18 +115,11 @@ class Agent:
 
     def usage(self) -> Usage:
         """From the threads' ``schedstat`` (the agent ends none before it ends itself) and ``status`` (VmRSS, VmHWM)."""
-        seconds = sum(self.threads().values())
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        seconds = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
         memory = dict(line.split(":", 1) for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines())
         rss, peak = (int(memory[key].split()[0]) / 1024 for key in ("VmRSS", "VmHWM"))
         return Usage(seconds, round(rss, 1), round(peak, 1))
-
-    def threads(self) -> dict[str, float]:
-        """Seconds of CPU by thread: its name with its number, for those that used any."""
-        used: dict[str, float] = {}
-        for task in sorted(Path(f"/proc/{self.process.pid}/task").iterdir()):
-            if nanoseconds := int((task / "schedstat").read_text().split()[0]):
-                used[f"{(task / 'comm').read_text().strip()} {len(used)}"] = round(nanoseconds / 1e9, 3)
-        return used
 
     def sample(self) -> None:
         """Begin the sampling of an agent that runs under ``bench.sampler``."""

@@ -1,12 +1,12 @@
 """``python -m bench.alertpath``: what an alert costs from the match to its commit in the outbox, by part.
 
 Rules of which some match ``--alerts`` of the events of a generated syslog stream run on ``--lines`` of it; the matches
-go through the agent's own alert builder, checkpointer and store, those of ``--chunks`` chunks in one commit (four are
-what the agent evaluates in ``MANY_SECONDS``). Prints one JSON object of microseconds of CPU an alert, medians of
-PASSES: ``header`` (time and host of the event), ``fields`` (all of it decoded), ``entities``, ``build`` (the rest of
-making the alert), ``encode`` (envelope, counters), ``commit`` (LMDB and the syncs), and ``all`` in one go; for the
-parts and for all of it every other commit each. No pass finds anything that one before has remembered. ``rows`` is a
-digest of the alerts without what differs from run to run: two versions that give the same made the same alerts.
+go through the agent's own alert builder, checkpointer and store, those of COMMIT_CHUNKS chunks in one commit. Prints
+one JSON object of microseconds of CPU an alert, medians of PASSES: ``header`` (time and host of the event), ``fields``
+(all of it decoded), ``entities``, ``build`` (the rest of making the alert), ``encode`` (envelope, counters), ``commit``
+(LMDB and the syncs), and ``all`` in one go; for the parts and for all of it every other commit each. No pass finds
+anything that one before has remembered. ``rows`` is a digest of the alerts without what differs from run to run: two
+versions that give the same made the same alerts.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from vedette.delivery import envelope
 from vedette.engine.match import Engine, Match
 from vedette.model.event import CHUNK_BYTES, Chunk, Frame
 from vedette.rules import build
-from vedette.runtime.active import freeze
-from vedette.runtime.evaluator import TOGETHER
-from vedette.system import allocator
+from vedette.runtime.pipeline.evaluator import TOGETHER
+from vedette.runtime.rulesets.active import freeze
+from vedette.system import memory
 
 PASSES = 9
+COMMIT_CHUNKS = 4
+"""Chunks whose alerts are one commit: as many as the agent evaluates in ``MANY_SECONDS``."""
 OF_A_RUN = ("alert_id", "detected_at", "raw_ref", "seq")
 """Columns that differ from run to run."""
 
@@ -62,17 +64,17 @@ class Measured:
         """By event, with records that are decoded as far as the rules asked."""
         pipeline, context = self.life.pipeline, self.life.context.input_contexts["in"]
         engine = pipeline.evaluator.engine
-        found = []
+        matched = []
         for frame in frames:
             for event in engine.candidates(frame, pipeline.state.joiner, context):
                 if matches := engine.matches(frame.chunk, event, context):
-                    found.append((frame, matches))
-        return found
+                    matched.append((frame, matches))
+        return matched
 
     async def apart(self, frames: list[Frame]) -> None:
         """One part after the other."""
         checkpointer, events = self.life.pipeline.checkpointer, self.matches(frames)
-        records = [found[0].record for _, found in events]
+        records = [matches[0].record for _, matches in events]
         with self.timed("header"):
             hosts = [(record.event_time, record.host)[1] for record in records]
         with self.timed("fields"):
@@ -81,13 +83,13 @@ class Measured:
             for of_event, host in zip(fields, hosts, strict=True):
                 entities(of_event, host)
         with self.timed("build"):
-            made = [alert for alerts in self.builder.of(events) for alert in alerts]
+            batch = [alert for alerts in self.builder.of(events) for alert in alerts]
         with self.timed("encode"):
-            checkpointer.take(made)
+            checkpointer.take(batch)
         with self.timed("commit"):
             await checkpointer.commit()
-        self.alerts["apart"] += len(made)
-        for alert in made:
+        self.alerts["apart"] += len(batch)
+        for alert in batch:
             row = {name: value for name, value in envelope.to_row(alert).items() if name not in OF_A_RUN}
             self.rows.update(json.dumps(row).encode())
 
@@ -115,34 +117,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lines", type=int, default=100_000)
     parser.add_argument("--rules", type=int, default=300)
     parser.add_argument("--alerts", type=float, default=0.017, help="share of events that a rule matches")
-    parser.add_argument("--chunks", type=int, default=4, help="chunks whose alerts are one commit")
-    given = parser.parse_args(arguments)
-    data = b"".join(traffic.blocks(1, given.lines))
+    options = parser.parse_args(arguments)
+    data = b"".join(traffic.blocks(1, options.lines))
     sample = data.splitlines()[: rules.SAMPLE]
-    texts = rules.rules(1, given.rules, sample, share=given.alerts * 1.5, alert_share=given.alerts)
+    texts = rules.rules(1, options.rules, sample, share=options.alerts * 1.5, alert_share=options.alerts)
     frames, at = list[Frame](), 0
     while at < len(data):
         end = data.rfind(b"\n", at, at + CHUNK_BYTES) + 1
         frames.append(Frame(at, Chunk("in", "auto", NOW, data[at:end])))
         at = end
-    commits = [frames[at : at + given.chunks] for at in range(0, len(frames), given.chunks)]
+    commits = [frames[at : at + COMMIT_CHUNKS] for at in range(0, len(frames), COMMIT_CHUNKS)]
     with tempfile.TemporaryDirectory() as folder:
         rules.write(Path(folder) / "rules", texts)
         plan = build.from_rules(build.load([Path(folder) / "rules"]), sample=b"\n".join(sample))
-        one = Measured(Path(folder), Engine(plan))
-        remembered = [one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper)]
+        measured = Measured(Path(folder), Engine(plan))
+        remembered = [function for function in gc.get_objects() if isinstance(function, functools._lru_cache_wrapper)]
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # as the agent of the harness
-        allocator.settle()
+        memory.settle()
         freeze()
         passes = []
         for turn in range(PASSES):
             for cache in remembered:
                 cache.cache_clear()
-            passes.append(asyncio.run(one.run(commits, turn)))
-        one.life.end()
-    result = {"events": given.lines, "alerts": sum(one.alerts.values()), "chunks": len(frames)}
-    result |= {name: round(statistics.median(found[name] for found in passes), 2) for name in passes[0]}
-    print(json.dumps({**result, "rows": one.rows.hexdigest()[:16]}))
+            passes.append(asyncio.run(measured.run(commits, turn)))
+        measured.life.end()
+    result = {"events": options.lines, "alerts": sum(measured.alerts.values()), "chunks": len(frames)}
+    result |= {name: round(statistics.median(figures[name] for figures in passes), 2) for name in passes[0]}
+    print(json.dumps({**result, "rows": measured.rows.hexdigest()[:16]}))
 
 
 if __name__ == "__main__":

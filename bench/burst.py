@@ -59,7 +59,7 @@ def run(bench: Bench) -> dict[str, Any]:
 def _behind(data: mmap.mmap, at: int, lines: int) -> tuple[int, int]:
     """Where the next ``lines`` lines end, and how many of them there are."""
     for number in range(lines):
-        if not (found := data.find(b"\n", at) + 1):
+        if not (behind := data.find(b"\n", at) + 1):
             return at, number
-        at = found
+        at = behind
     return at, lines

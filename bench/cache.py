@@ -24,10 +24,10 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench import prefilter, rules, traffic
+from bench import rules, traffic
 from vedette.engine.cache import CACHE_BYTES, SLOT, Cache, Store
 from vedette.engine.match import Engine
-from vedette.model.event import Chunk
+from vedette.model.event import CHUNK_BYTES, Chunk
 from vedette.plan.plan import Plan
 from vedette.rules.build import build
 
@@ -57,8 +57,16 @@ class DictCache(Cache):
 CACHES: dict[str, Callable[[], Cache]] = {"off": lambda: Cache(0), "on": Cache, "dict": DictCache}
 
 
-def chunked(lines: Iterable[bytes], codec: str) -> list[Chunk]:
-    return prefilter.chunks(b"".join(lines), codec)
+def chunked(blocks: Iterable[bytes], codec: str) -> list[Chunk]:
+    """The lines of ``blocks`` in chunks of at most ``CHUNK_BYTES``, each of which ends with a line."""
+    data = b"".join(blocks)
+    chunks = []
+    begin = 0
+    while begin < len(data):
+        end = data.rfind(b"\n", begin, begin + CHUNK_BYTES) + 1
+        chunks.append(Chunk("bench", codec, 0, data[begin:end]))
+        begin = end
+    return chunks
 
 
 def compare(
@@ -68,8 +76,8 @@ def compare(
 
     Raises RuntimeError when the matches are not the same.
     """
-    engine, rows = Engine(plan), []
-    databases = engine.databases()
+    rows = []
+    databases = Engine(plan).databases()
     for share, chunks in batches.items():
         events = sum(map(len, chunks))
         seconds: dict[str, list[float]] = {name: [] for name in CACHES}
@@ -77,12 +85,12 @@ def compare(
         last: dict[str, Engine] = {}
         for _ in range(runs):
             for name, make in CACHES.items():
-                one = last[name] = Engine(plan, databases, cache=make())
+                engine = last[name] = Engine(plan, databases, cache=make())
                 for chunk in before(share):  # what is prepared once
-                    for _ in one.evaluate(chunk):
+                    for _ in engine.evaluate(chunk):
                         pass
                 began = time.process_time()
-                matches.add(sum(1 for chunk in chunks for _ in one.evaluate(chunk)))
+                matches.add(sum(1 for chunk in chunks for _ in engine.evaluate(chunk)))
                 seconds[name].append(time.process_time() - began)
         if len(matches) != 1:
             raise RuntimeError(f"the cache changes the matches: {matches}")
@@ -115,12 +123,12 @@ def fill(entries: int, table: str) -> dict[str, Any]:
     """A store of ``entries`` slots, after twice as many were put in; or a dict of ``entries``."""
     rng = Random(3)
     if table == "dict":
-        one: Any = _Table()
+        store: Any = _Table()
         puts = entries
     else:
-        one, puts = Store(entries * SLOT), 2 * entries
+        store, puts = Store(entries * SLOT), 2 * entries
     answers = [(i,) for i in range(1000)]
-    kept: list[bytes] = []
+    sampled: list[bytes] = []
     spent = 0.0
     block = entries // 20
     for first in range(0, puts, block):
@@ -128,20 +136,22 @@ def fill(entries: int, table: str) -> dict[str, Any]:
         keys = [random[i : i + 16] for i in range(0, len(random), 16)]
         began = time.process_time()
         for i, key in enumerate(keys):
-            one.put(key, answers[i % 1000], 1 << 20)
+            store.put(key, answers[i % 1000], 1 << 20)
         spent += time.process_time() - began
         if first >= puts - entries // 2:
-            kept += rng.sample(keys, min(len(keys), 40_000))
-    live = len(one) if table == "dict" else one.entries()
-    held = sys.getsizeof(one) + live * sys.getsizeof(bytes(16)) if table == "dict" else one.bytes + one.answer_bytes
-    rng.shuffle(kept)
+            sampled += rng.sample(keys, min(len(keys), 40_000))
+    live = len(store) if table == "dict" else store.entries()
+    bytes_held = (
+        sys.getsizeof(store) + live * sys.getsizeof(bytes(16)) if table == "dict" else store.bytes + store.answer_bytes
+    )
+    rng.shuffle(sampled)
     began = time.process_time()
-    found = sum(one.get(key) is not None for key in kept)
+    hits = sum(store.get(key) is not None for key in sampled)
     hit = time.process_time() - began
-    absent = os.urandom(16 * len(kept))
+    absent = os.urandom(16 * len(sampled))
     began = time.process_time()
     for i in range(0, len(absent), 16):
-        one.get(absent[i : i + 16])
+        store.get(absent[i : i + 16])
     miss = time.process_time() - began
     digested = hashlib.md5(bytes(16), usedforsecurity=False).copy
     value = bytes(64)
@@ -154,12 +164,12 @@ def fill(entries: int, table: str) -> dict[str, Any]:
     return {
         "table": table,
         "entries": live,
-        "bytes_per_entry": round(held / live, 2),
+        "bytes_per_entry": round(bytes_held / live, 2),
         "put_ns": round(spent / puts * 1e9),
-        "hit_ns": round((hit / len(kept) + digest) * 1e9),
-        "miss_ns": round((miss / len(kept) + digest) * 1e9),
+        "hit_ns": round((hit / len(sampled) + digest) * 1e9),
+        "miss_ns": round((miss / len(sampled) + digest) * 1e9),
         "of_it_md5_ns": round(digest * 1e9),
-        "found_share": round(found / len(kept), 3),
+        "found_share": round(hits / len(sampled), 3),
     }
 
 
@@ -184,9 +194,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.cache", description="Measure the result cache.")
     parser.add_argument("--quick", action="store_true", help="a smoke, in small sizes")
     parser.add_argument("--runs", type=int, default=3, help="of which the median counts")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with TemporaryDirectory(prefix="vedette-cache-") as folder:
-        print(json.dumps(measure(Path(folder), quick=given.quick, runs=given.runs), indent=2))
+        print(json.dumps(measure(Path(folder), quick=options.quick, runs=options.runs), indent=2))
     return 0
 
 

@@ -1,8 +1,8 @@
 """``python -m bench.console --alerts N``: what the console's questions to the tables take.
 
 Makes tables of N alerts (``bench.simulate``: 100 sites, 200 rules, 14 days that end today; kept in ``--folder`` for the
-next run) without Spark: a file a day, as after compaction, and their counts. ``--findings`` runs the jobs campaigns,
-baselines, risk, noise and coverage over them, by Spark. ``--tables DIR`` takes tables that are there.
+next run) without Spark: a file a day, as after compaction, and their counts. ``--tables DIR`` takes tables that are
+there, such as those of ``bench.spark`` with what its jobs have found.
 
 Each question is asked ``--rounds`` times, one after the other, after a first time that is shown apart (``cold``), and
 its answer made JSON, as the API does. ``p50`` and ``p95`` are milliseconds; ``cpu`` is the CPU time of a question,
@@ -50,7 +50,6 @@ from vedette_console.data.reader import Pool
 from vedette_console.security.principal import Grant, Principal, Role
 
 DAYS = 14
-FINDINGS = ("campaigns", "baselines", "risk", "noise", "coverage")
 ASKERS = 8
 SECONDS = 5.0
 """For which they ask."""
@@ -95,22 +94,14 @@ def fill(folder: Path, number: int) -> Path:
     return out / "tables"
 
 
-def find(tables: Path) -> None:
-    """Run the jobs that find something, in a process each."""
-    for job in FINDINGS:
-        more = ["--rules", str(tables.parent / "landing" / "rules")] if job == "coverage" else []
-        words = [sys.executable, "-m", "spark_jobs", job, "--tables", str(tables), *more]
-        subprocess.run([*words, "--conf", "spark.driver.memory=3g"], check=True, stdout=subprocess.DEVNULL)
-
-
 async def questions(pool: Pool) -> dict[str, Callable[[], Awaitable[Any]]]:
     """By name, each asked of values that are there."""
     page = await pool.ask(alerts.search, ALL)
     some = random.Random(1).choice(page.items)
     rare = (await pool.ask(entities.entities, ALL, "", "ip", 7, "", 500)).items
     address = rare[-1].value if rare else "192.0.2.1"
-    found = await pool.ask(campaigns.campaigns, ALL)
-    one = (await pool.ask(agents.agents, ALL)).items
+    listed = await pool.ask(campaigns.campaigns, ALL)
+    fleet_agents = (await pool.ask(agents.agents, ALL)).items
     ask = pool.ask
 
     def of(function: Callable[..., Any], *args: Any, **more: Any) -> Callable[[], Awaitable[Any]]:
@@ -144,10 +135,10 @@ async def questions(pool: Pool) -> dict[str, Callable[[], Awaitable[Any]]]:
         "agents": of(agents.agents),
         "sites": of(agents.sites),
     }
-    if found.items:
-        asked["one campaign"] = of(campaigns.campaign, found.items[0].campaign_id)
-    if one:
-        asked["one agent"] = of(agents.agent, one[0].fleet, one[0].agent_id)
+    if listed.items:
+        asked["one campaign"] = of(campaigns.campaign, listed.items[0].campaign_id)
+    if fleet_agents:
+        asked["one agent"] = of(agents.agent, fleet_agents[0].fleet, fleet_agents[0].agent_id)
     return asked
 
 
@@ -189,12 +180,9 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path("build/bench-console"))
     parser.add_argument("--tables", type=Path)
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--findings", action="store_true")
     said = parser.parse_args()
     print(machine())
     tables = said.tables or fill(said.folder, said.alerts)
-    if said.findings:
-        find(tables)
     # In a process of its own, so that memory is that of the questions.
     if said.tables is None:
         words = [sys.executable, "-m", "bench.console", "--tables", str(tables), "--rounds", str(said.rounds)]

@@ -25,6 +25,7 @@ from vedette.model.event import Cursor
 from vedette.plan.aggregates import Kind
 from vedette.plan.plan import Plan
 from vedette.plan.relation import Correlation, Slot
+from vedette.state.correlate import Correlator
 from vedette.state.graph import Item
 from vedette.state.state import State
 from vedette.store.store import Store
@@ -45,11 +46,11 @@ FULL = 10
 
 
 def correlation(kind: Kind, **changes: Any) -> Correlation:
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "id": "c", "title": "t", "level": "high", "tags": (), "slots": (Slot("r", False),), "group_by": ("src",),
         "span": 60_000_000, "bounds": (("gte", 5),), "digest": "d",
     }  # fmt: skip
-    return Correlation(kind=kind, **{**given, **changes})
+    return Correlation(kind=kind, **{**settings, **changes})
 
 
 def usual(kind: Kind) -> Correlation:
@@ -75,8 +76,9 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
     c = usual(kind) if matches == 1 else correlation(kind, bounds=(("gte", matches),))
     lateness = 30_000_000 if c.prompt else DECIDED
     state = State(Plan((), (), (), correlations=(c,)), log_id="b", lateness=lateness, max_bytes=1 << 40)
-    one, clock = state.correlator, state.clock
-    node, rng = one.nodes[0], random.Random(1)
+    correlator, clock = state.correlator, state.clock
+    assert isinstance(correlator, Correlator)
+    node, rng = correlator.nodes[0], random.Random(1)
     values: list[Any] = [None]
     if c.field:
         values = list(range(50)) if kind.row.numeric else [str(i) for i in range(50)]
@@ -86,12 +88,12 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
     for number in range(groups * matches):
         at += STEP
         source, _ = clock.observe("in", "h", at)
-        one.add((Item(node, 0, group(number % groups), values[0], None),), source, at, at * 10, 100)
+        correlator.add((Item(node, 0, group(number % groups), values[0], None),), source, at, at * 10, 100)
         if number % COMMIT_EVERY == 0:
             state.delta()
     state.delta()
-    live = len(one.groups)
-    taken, accounted = _resident() - before, one.groups.bytes
+    live = len(correlator.groups)
+    grown, accounted = _resident() - before, correlator.groups.bytes
     if live != groups:
         raise RuntimeError(f"{live} of {groups} groups are alive")
     items = [Item(node, i % slots, group(rng.randrange(groups)), values[i % len(values)], None) for i in range(updates)]
@@ -102,7 +104,7 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
         for i, item in enumerate(items):
             at += STEP
             source, _ = clock.observe("in", "h", at)
-            fired += len(one.add((item,), source, at, at * 10, 100))
+            fired += len(correlator.add((item,), source, at, at * 10, 100))
             if commits and i % COMMIT_EVERY == COMMIT_EVERY - 1:
                 delta = state.delta()
                 written += len(delta)
@@ -118,7 +120,7 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
         "commits": commits,
         "updates_per_cpu_second": round(updates / seconds),
         "firings": fired,
-        "bytes_per_group": round(taken / groups) if groups > 1 else None,
+        "bytes_per_group": round(grown / groups) if groups > 1 else None,
         "bytes_per_group_accounted": round(accounted / groups) if groups > 1 else None,
         "committed_bytes_per_update": round(written / updates, 1),
     }
@@ -142,10 +144,10 @@ def run(bench: Bench) -> dict[str, Any]:
 
 
 def _in_a_process(options: list[str]) -> dict[str, Any]:
-    found = subprocess.run([sys.executable, "-m", "bench.correlations", *options], capture_output=True, check=False)
-    if found.returncode:
-        raise RuntimeError(found.stderr.decode(errors="replace")[-2000:])
-    return dict(json.loads(found.stdout))
+    done = subprocess.run([sys.executable, "-m", "bench.correlations", *options], capture_output=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode(errors="replace")[-2000:])
+    return dict(json.loads(done.stdout))
 
 
 if __name__ == "__main__":

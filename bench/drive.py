@@ -28,8 +28,8 @@ from vedette.bundle.trust import verify
 from vedette.lookup.sets import bundled, engine_of
 from vedette.model.event import LogSource
 from vedette.plan.plan import Plan
-from vedette.runtime.evaluation import evaluate
-from vedette.runtime.scan import chunk_of
+from vedette.runtime.offline.evaluation import evaluate
+from vedette.runtime.offline.scan import chunk_of
 
 SAMPLE = 20_000
 NAIVE = 60
@@ -55,15 +55,15 @@ class Bench:
     undisturbed: bool = False
     _bundles: dict[Any, Bundle] = field(default_factory=dict)
     _plans: dict[Path, Plan] = field(default_factory=dict)
-    _made: int = 0
+    _folders: int = 0
 
     def size(self, full: int, quick: int) -> int:
         return quick if self.quick else full
 
     def fresh(self, name: str) -> Path:
         """An empty folder."""
-        self._made += 1
-        folder = self.folder / f"{self._made:03}-{name}"
+        self._folders += 1
+        folder = self.folder / f"{self._folders:03}-{name}"
         folder.mkdir(parents=True)
         return folder
 
@@ -143,13 +143,14 @@ class Run:
     def mark(self) -> None:
         """The load begins now."""
         self.base = totals(self.agent.status() or {"inputs": {}, "totals": {}})
-        self.before, self.threads, self.began = self.agent.usage(), self.agent.threads(), time.monotonic()
+        self.before = self.agent.usage()
+        self.began = time.monotonic()
 
     def now(self) -> Counter[str]:
         """What it has counted since."""
-        found = totals(self.agent.wait(lambda status: True, 30))
-        found.subtract(self.base)
-        return found
+        counts = totals(self.agent.wait(lambda status: True, 30))
+        counts.subtract(self.base)
+        return counts
 
     def evaluated(self, events: int, within: float = 600.0, pause: float = 0.05) -> float:
         """Seconds until ``events`` were evaluated."""
@@ -238,8 +239,8 @@ def scanned(bundle: Bundle, lines: list[bytes], codec: str, logsource: LogSource
     """What the engine says of ``lines`` offline, as ``vedette scan --route`` would."""
     verified = verify(bundle.file.read_bytes(), [bundle.key], __version__)
     engine = engine_of(bundled(verified), route=True)
-    found = evaluate(engine, chunk_of(lines, codec), zone=UTC, logsource=logsource)
-    return Counter((detection.rule.id, detection.line) for detection in found)
+    detections = evaluate(engine, chunk_of(lines, codec), zone=UTC, logsource=logsource)
+    return Counter((detection.rule.id, detection.line) for detection in detections)
 
 
 def compare(
@@ -247,25 +248,25 @@ def compare(
 ) -> dict[str, int]:
     """Raises Wrong unless the alerts of the first lines are those of scan and of the naive evaluator."""
     sample = min(SAMPLE, lines)
-    found = alerts(folder / "landing", data, sample)
+    landed = alerts(folder / "landing", data, sample)
     position = 0
     for _ in range(sample):
         position = data.find(b"\n", position) + 1
     events = data[:position].split(b"\n")[:-1]
     expected = scanned(bundle, events, codec, logsource)
-    if found != expected:
-        missing, extra = expected - found, found - expected
+    if landed != expected:
+        missing, extra = expected - landed, landed - expected
         raise Wrong(
             f"alerts differ from scan on {sample} lines: {missing.total()} missing, {extra.total()} too many,"
             f" e.g. {list(missing)[:3]} / {list(extra)[:3]}"
         )
     by_line: defaultdict[int, list[str]] = defaultdict(list)
-    for rule_id, line in found.elements():
+    for rule_id, line in landed.elements():
         by_line[line].append(rule_id)
     chosen = {number: events[number - 1] for number in naive.choose(by_line, sample, NAIVE)}
-    if told := naive.differences(bench.plan(bundle), chosen, by_line, codec=codec, logsource=logsource):
-        raise Wrong(f"alerts differ from the naive evaluator: {'; '.join(told[:3])}")
-    return {"lines": sample, "alerts": found.total(), "naive": len(chosen)}
+    if reasons := naive.differences(bench.plan(bundle), chosen, by_line, codec=codec, logsource=logsource):
+        raise Wrong(f"alerts differ from the naive evaluator: {'; '.join(reasons[:3])}")
+    return {"lines": sample, "alerts": landed.total(), "naive": len(chosen)}
 
 
 def stream_run(
@@ -294,26 +295,16 @@ def stream_run(
             raise Wrong(f"sent {sent.lines} of {lines} lines: {sent.cut}")
         seconds = run.evaluated(lines, pause=0.1)
         after, counted = run.finished(lines)
-        threads = {name: round(used - run.threads.get(name, 0), 3) for name, used in run.agent.threads().items()}
         if code := run.agent.stop():
             raise Wrong(f"the agent ended with {code}:\n{run.agent.tail()}")
         same = compare(bench, bundle, run.folder, data, lines, codec, logsource) if check else None
-    cpu = after.seconds - run.before.seconds
-    size = stream.stat().st_size
-    figures = run.figures(lines, seconds, after)
     return {
-        "bytes": size,
-        "wall_events_per_second": figures.pop("events_per_second"),
-        "cpu_seconds": round(cpu, 2),
-        **figures,
-        "mb_per_cpu_second": round(size / cpu / 1e6, 1),
+        **run.figures(lines, seconds, after),
         "rss_mb": after.rss_mb,
         "peak_rss_mb": after.peak_rss_mb,
         "candidates_share": round(counted["candidates"] / lines, 5),
         "alerts": counted["alerts_made"],
         "alerts_equal": same,
-        "stored_bytes": sum(file.stat().st_size for file in (run.folder / "data" / "raw").rglob("*") if file.is_file()),
-        "cpu_by_thread": threads,
         **({"kept": keep(run.folder)} if keep else {}),
     }
 

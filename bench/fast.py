@@ -87,18 +87,18 @@ def publish(peer: tuple[str, int], messages: Sequence[tuple[bytes, bytes]]) -> f
         connection.sendall(connect(b"bench-publisher"))
         if connection.recv(4)[:1] != b"\x20":
             raise OSError("the broker did not accept the connection")
-        began, acknowledged, given = time.monotonic(), 0, 0
+        began, acknowledged, sent = time.monotonic(), 0, 0
         while acknowledged < 4 * len(messages):  # a PUBACK has 4 bytes
-            room = WINDOW - (given - acknowledged // 4)
-            if room > WINDOW // 2 and given < len(messages):
-                batch = messages[given : given + room]
+            room = WINDOW - (sent - acknowledged // 4)
+            if room > WINDOW // 2 and sent < len(messages):
+                batch = messages[sent : sent + room]
                 connection.sendall(
                     b"".join(
-                        packet(0x32, text(topic) + struct.pack("!H", (given + i) % 65535 + 1) + payload)
+                        packet(0x32, text(topic) + struct.pack("!H", (sent + i) % 65535 + 1) + payload)
                         for i, (topic, payload) in enumerate(batch)
                     )
                 )
-                given += len(batch)
+                sent += len(batch)
                 continue
             if not (data := connection.recv(1 << 16)):
                 raise OSError("the broker closed the connection")

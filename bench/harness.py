@@ -1,4 +1,4 @@
-"""``make bench``: what the real agent takes in, judges and sends on one core, in eleven scenarios, each one module.
+"""``make bench``: what the real agent takes in, judges and sends on one core, in twelve scenarios, a module each.
 
 ``python -m bench.harness [SCENARIO…] [--quick] [--runs N] [--profile FILE]`` runs them one after the other, the agent
 on one core and all else on the others, under a memory limit where a cgroup can be made (``host.py``). The result is
@@ -49,13 +49,13 @@ SCENARIOS = {
 def _one(name: str, bench: Bench) -> dict[str, Any]:
     began = time.monotonic()
     run: Callable[[Bench], dict[str, Any]] = import_module(SCENARIOS[name]).run
-    found = run(bench)
+    result = run(bench)
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(time.monotonic() - began, 1),
         "load": round(os.getloadavg()[0], 2),
         "profiled": bench.profile is not None,
-        **found,
+        **result,
     }
 
 
@@ -76,28 +76,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--undisturbed", action="store_true", help="latency, UDP and starts before the machine's other work, as root"
     )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave everything in DIR")
-    given = parser.parse_args(arguments)
-    if unknown := sorted(set(given.scenarios) - set(SCENARIOS)):
+    options = parser.parse_args(arguments)
+    if unknown := sorted(set(options.scenarios) - set(SCENARIOS)):
         parser.error(f"no scenario {', '.join(unknown)}; known: {', '.join(SCENARIOS)}")
-    core, others = cores(not given.no_pin)
+    core, others = cores(not options.no_pin)
     os.sched_setaffinity(0, others)
-    file = RESULTS / ("quick.json" if given.quick else "latest.json")
-    known = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    file = RESULTS / ("quick.json" if options.quick else "latest.json")
+    earlier = json.loads(file.read_text("utf-8")) if file.exists() else {}
     results: dict[str, Any] = {
         "machine": machine(),
         "versions": versions(),
         "pinned_to_core": core,
-        "scenarios": known.get("scenarios", {}),
+        "scenarios": earlier.get("scenarios", {}),
     }
     failed = False
-    profile = given.profile.resolve() if given.profile else None
+    profile = options.profile.resolve() if options.profile else None
     with tempfile.TemporaryDirectory(prefix="vedette-bench-") as temporary, MemoryLimit() as limit:
         results["memory_limit"] = limit.kind
-        folder = (given.keep or Path(temporary)).resolve()
+        folder = (options.keep or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        runs = 1 if given.quick else given.runs
-        bench = Bench(folder, core, given.quick, runs, profile, limit, given.undisturbed)
-        for name in given.scenarios or SCENARIOS:
+        runs = 1 if options.quick else options.runs
+        bench = Bench(folder, core, options.quick, runs, profile, limit, options.undisturbed)
+        for name in options.scenarios or SCENARIOS:
             bench.say(f"{name} …")
             try:
                 results["scenarios"][name] = _one(name, bench)
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _write(file, results)
     results["targets"] = report.targets(results["scenarios"])
     _write(file, results)
-    if not given.quick and not given.no_docs:
+    if not options.quick and not options.no_docs:
         report.document(results)
     print(report.table(results["targets"]))
     return int(failed)

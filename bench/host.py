@@ -39,8 +39,8 @@ def versions() -> dict[str, str]:
 
 def cores(pin: bool) -> tuple[int | None, set[int]]:
     """The agent's core and the others; (None, all) when there is one core only or no pinning is wanted."""
-    found = sorted(os.sched_getaffinity(0))
-    return (found[0], set(found[1:])) if pin and len(found) > 1 else (None, set(found))
+    usable = sorted(os.sched_getaffinity(0))
+    return (usable[0], set(usable[1:])) if pin and len(usable) > 1 else (None, set(usable))
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def mqtt(bench: Bench, bundle: Bundle) -> dict[str, Any]:
         "ndjson": [(b"plant/batch", b"\n".join(group)) for group in groups],
         "array": [(b"plant/batch", b"[" + b",".join(group) + b"]") for group in groups],
     }
-    found: dict[str, Any] = {"batch": BATCH}
+    figures: dict[str, Any] = {"batch": BATCH}
     for name, messages in kinds.items():
         events = len(single) if name == "one_event" else len(many)
         with broker.running(bench.fresh(f"broker-{name}"), verbose=False) as server:
@@ -80,11 +80,11 @@ logsource = {{ product = "linux" }}
             with running(bench, f"mqtt-{name}", inputs, bundle) as run:
                 fast.publish(("127.0.0.1", server.port), messages)
                 seconds = run.evaluated(events, within=120)
-                found[name] = run.figures(events, seconds, run.finished(events)[0])
+                figures[name] = run.figures(events, seconds, run.finished(events)[0])
         bench.say(
-            f"  MQTT {name}: {found[name]['events_per_second']:,} events/s, {found[name]['us_per_event']} µs each"
+            f"  MQTT {name}: {figures[name]['events_per_second']:,} events/s, {figures[name]['us_per_event']} µs each"
         )
-    return found
+    return figures
 
 
 def file(bench: Bench, bundle: Bundle) -> dict[str, Any]:
@@ -101,9 +101,9 @@ logsource = {{ product = "linux" }}
     with running(bench, "file", inputs, bundle) as run:
         os.link(stream, folder / "lines.log")
         seconds = run.evaluated(lines, within=120, pause=0.02)
-        found = run.figures(lines, seconds, run.finished(lines)[0])
-    bench.say(f"  file: {found['events_per_second']:,} events/s, {found['us_per_event']} µs each")
-    return found
+        figures = run.figures(lines, seconds, run.finished(lines)[0])
+    bench.say(f"  file: {figures['events_per_second']:,} events/s, {figures['us_per_event']} µs each")
+    return figures
 
 
 def run(bench: Bench) -> dict[str, Any]:

@@ -50,7 +50,7 @@ from vedette.plan.query import (
     Variable,
 )  # fmt: skip
 from vedette.stream.keyed import Budget, pack
-from vedette.stream.network import Network
+from vedette.stream.network.network import Network
 
 TIME, STRING, INT, BOOLEAN = Type("TIMESTAMP", 3), Type("STRING"), Type("INT"), Type("BOOLEAN")
 COLUMNS = (Named("ts", TIME), Named("host", STRING), Named("kind", STRING), Named("session", INT), Named("ip", STRING))
@@ -61,12 +61,12 @@ ARENA = 500_000
 
 def scan() -> Scan:
     mark = Call("-", (Column(1, TIME), Literal(5 * SECOND, Type("INTERVAL_SECOND"))), TIME)
-    return Scan(COLUMNS, 1, "events", "r", tuple(Field(one.name) for one in COLUMNS), mark)
+    return Scan(COLUMNS, 1, "events", "r", tuple(Field(column.name) for column in COLUMNS), mark)
 
 
 def where(*kinds: str) -> Calc:
     """The events of some kinds."""
-    every = tuple(Column(i, one.type) for i, one in enumerate(COLUMNS, 1))
+    every = tuple(Column(i, column.type) for i, column in enumerate(COLUMNS, 1))
     tests = tuple(Call("=", (Column(3, STRING), Literal(kind, STRING)), BOOLEAN) for kind in kinds)
     when = None if not tests else tests[0] if len(tests) == 1 else Call("OR", tests, BOOLEAN)
     return Calc(COLUMNS, 1, scan(), every, when)
@@ -111,8 +111,8 @@ def events(count: int, rows: int, seed: int = 1) -> Iterator[Row]:
         late = draw.randrange(4_000) if draw.random() < 0.1 else 0
         at = (1_700_000_000_000 + number * 5 - late) * MILLISECOND
         session = number // 12 if draw.random() < 0.5 else number // 12 + 10_000_000
-        known = draw.randrange(rows) if draw.random() < 0.01 else rows + draw.randrange(rows)
-        yield number * 200, at, f"host{draw.randrange(1_000)}", kinds[draw.randrange(6)], session, word(known)
+        user = draw.randrange(rows) if draw.random() < 0.01 else rows + draw.randrange(rows)
+        yield number * 200, at, f"host{draw.randrange(1_000)}", kinds[draw.randrange(6)], session, word(user)
 
 
 def word(number: int) -> str:
@@ -136,18 +136,18 @@ def measure(root: Node, rows: list[Row], lookups: dict[str, Any]) -> dict[str, A
     statement = Statement("s", "s", "medium", (), root, root.fingerprint.hex(), "bench.sql", 1)
     network = Network([statement], Budget())
     network.use(lookups)
-    given = written = used = 0
+    results = written = used = 0
     began = time.process_time()
     for start in range(0, len(rows), BATCH):
         for row in rows[start : start + BATCH]:
             network.feed("r", row)
-        given += len(network.flush())
+        results += len(network.flush())
         written += len(pack(network.delta()))
         used = max(used, network.budget.used)
     seconds = time.process_time() - began
     return {
         "events": len(rows),
-        "rows": given,
+        "rows": results,
         "events_per_cpu_second": round(len(rows) / seconds),
         "us_an_event": round(seconds / len(rows) * 1e6, 2),
         "state_bytes_at_most": used,
@@ -166,13 +166,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--work", type=Path, help="keeps the lookup's file")
     parser.add_argument("scenarios", nargs="*", choices=[[], *SCENARIOS], help="all, if none is named")
-    given = parser.parse_args()
-    rows = list(events(given.events, given.rows))
+    options = parser.parse_args()
+    rows = list(events(options.events, options.rows))
     with tempfile.TemporaryDirectory() as folder:
-        for name in given.scenarios or SCENARIOS:
+        for name in options.scenarios or SCENARIOS:
             lookups = {}
             if name == "lookup":
-                lookups["assets"] = assets((given.work or Path(folder)) / f"users-{given.rows}.vlookup", given.rows)
+                lookups["assets"] = assets(
+                    (options.work or Path(folder)) / f"users-{options.rows}.vlookup", options.rows
+                )
             print(json.dumps({"scenario": name, **measure(SCENARIOS[name](), rows, lookups)}), flush=True)
 
 

@@ -79,21 +79,21 @@ async def alone(folder: Path, entries: int) -> str:
 
 def agent(real: Journald, entries: int) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        made = Agent(Path(folder) / "agent")
-        made.configure(f'[[input]]\nname = "in"\ntype = "journal"\ndirectory = "{real.folder}"\n')
+        running = Agent(Path(folder) / "agent")
+        running.configure(f'[[input]]\nname = "in"\ntype = "journal"\ndirectory = "{real.folder}"\n')
         try:
-            made.up()
-            assert made.process is not None
-            pid = made.process.pid
+            running.up()
+            assert running.process is not None
+            pid = running.process.pid
             before = used(pid)
-            made.settled(entries)
+            running.settled(entries)
             after = used(pid)
             time.sleep(3)
             rest = used(pid)
             until("journalctl", lambda: Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
             child = used(int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]))
         finally:
-            made.kill()
+            running.kill()
     assert before is not None
     assert after is not None
     assert rest is not None
@@ -108,12 +108,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.journal", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--entries", type=int, default=100_000)
     parser.add_argument("--runs", type=int, default=3)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with journald("64M") as real:
-        fill(real, given.entries)
-        for _ in range(given.runs):
-            sys.stdout.write(asyncio.run(alone(real.folder, given.entries)) + "\n")
-            sys.stdout.write(agent(real, given.entries) + "\n")
+        fill(real, options.entries)
+        for _ in range(options.runs):
+            sys.stdout.write(asyncio.run(alone(real.folder, options.entries)) + "\n")
+            sys.stdout.write(agent(real, options.entries) + "\n")
 
 
 if __name__ == "__main__":

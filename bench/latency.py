@@ -10,13 +10,10 @@ from __future__ import annotations
 import multiprocessing
 import re
 import socket
-import sys
 import time
-from argparse import Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from bench.agent import syslog_input
@@ -42,8 +39,6 @@ detection:
     condition: keywords
 level: low
 """
-TURNS = 3
-"""Runs without and with what ``by_turns`` compares."""
 _fork = multiprocessing.get_context("fork")
 
 
@@ -105,24 +100,6 @@ def _watch_broker(port: int, results: Connection) -> None:
     results.send(seen)
 
 
-def by_turns(what: str, one: Callable[[bool], tuple[dict[str, Any], str]], given: Namespace) -> None:
-    """Print the p99 without and with ``what``, the median of TURNS runs each. ``one`` gives a run's figures and a note;
-    ``given`` says whether it is to be ``undisturbed``."""
-    rows: dict[bool, list[float]] = {False: [], True: []}
-    with undisturbed(given.undisturbed) as alone:
-        for _ in range(TURNS):
-            for with_it in (False, True):
-                found, note = one(with_it)
-                rows[with_it].append(found["p99"])
-                sys.stdout.write(f"{'with' if with_it else 'without'} {what}{note}: {found}\n")
-                sys.stdout.flush()
-    without, with_it_on = median(rows[False]), median(rows[True])
-    sys.stdout.write(
-        f"p99 of {TURNS} runs, median: {without:.1f} ms without, {with_it_on:.1f} ms with {what},"
-        f" {with_it_on / without:.2f} times; undisturbed: {alone}\n"
-    )
-
-
 def _spread(seen: dict[int, int]) -> dict[str, Any]:
     """Milliseconds."""
     took = sorted(at - probe for probe, at in seen.items())
@@ -144,12 +121,12 @@ def _started(target: Any, *arguments: Any) -> tuple[Any, Connection]:
 
 
 def _collected(watchers: Iterable[tuple[Any, Connection]]) -> list[dict[int, int]]:
-    found = []
+    noted = []
     for process, pipe in watchers:
         pipe.send("stop")
-        found.append(pipe.recv() if pipe.poll(10) else {})
+        noted.append(pipe.recv() if pipe.poll(10) else {})
         process.join(5)
-    return found
+    return noted
 
 
 def _probe(bench: Bench) -> Path:
@@ -181,15 +158,17 @@ def one(bench: Bench, rate: int, slow: bool) -> dict[str, Any]:
             time.sleep(1)
             outbox, region = _collected(watchers)
             used = run.agent.usage().seconds - run.before.seconds
-    found = {
+    figures = {
         "rate": rate,
         "fsync_ms_added": FSYNC_MS if slow else 0,
         "cpu_share": round(used / seconds, 3),
         "outbox": _spread(outbox),
         "broker": _spread(region),
     }
-    bench.say(f"  {rate:,}/s, fsync +{found['fsync_ms_added']} ms: outbox {found['outbox']}, broker {found['broker']}")
-    return found
+    bench.say(
+        f"  {rate:,}/s, fsync +{figures['fsync_ms_added']} ms: outbox {figures['outbox']}, broker {figures['broker']}"
+    )
+    return figures
 
 
 def run(bench: Bench) -> dict[str, Any]:

@@ -55,11 +55,11 @@ def a_second(plan: Plan, events: Chunk, *, kernel: bool) -> tuple[float, int]:
         if statements:
             for match in engine.evaluate(events):
                 statements.feed(statements.read(plan.rules[match.rule].id, _event(match)))
-            found = sum(1 for _ in statements.finish())
+            matches = sum(1 for _ in statements.finish())
         else:
-            found = sum(1 for _ in engine.evaluate(events))
-        taken = time.process_time() - before
-    return len(events) / taken, found
+            matches = sum(1 for _ in engine.evaluate(events))
+        spent = time.process_time() - before
+    return len(events) / spent, matches
 
 
 def _event(match: Match) -> Event:
@@ -89,8 +89,8 @@ def rules(folder: Path, rows: int) -> Iterator[dict[str, Any]]:
         if plan.refused:
             raise ValueError(plan.refused)
         for kernel in (True, False):
-            rate, found = a_second(plan, events, kernel=kernel)
-            yield {"rule": name, "kernel": kernel, "rows": rows, "events_a_cpu_second": round(rate), "found": found,
+            rate, matches = a_second(plan, events, kernel=kernel)
+            yield {"rule": name, "kernel": kernel, "rows": rows, "events_a_cpu_second": round(rate), "found": matches,
                    "us_an_event": round(1e6 / rate, 2)}  # fmt: skip
 
 
@@ -101,23 +101,23 @@ LISTS: dict[str, tuple[tuple[int, ...], Callable[[int], str], str]] = {
 
 
 def lists() -> Iterator[dict[str, Any]]:
-    made = [
+    events = [
         {"query": KINDS["domain"][2](10**8 + n), "src": f"10.{n % 250}.{n // 250 % 250}.7", "user": f"u{n}", "n": n}
         for n in range(EVENTS // 2)
     ]
     lines = {
-        "json": chunk(map(json.dumps, made)),
-        "keyvalue": chunk((" ".join(f"{k}={v}" for k, v in one.items()) for one in made), "keyvalue"),
+        "json": chunk(map(json.dumps, events)),
+        "keyvalue": chunk((" ".join(f"{k}={v}" for k, v in event.items()) for event in events), "keyvalue"),
     }
     for modifiers, (sizes, value, field) in LISTS.items():
         for size in sizes:
             for spelled in (True, False):
-                found = RuleSet()
+                ruleset = RuleSet()
                 limit = dict.fromkeys(SPELLED, size if spelled else 0)
-                given = Pipelines(lookups={"x": tuple(dict.fromkeys(map(value, range(size))))}, spelled=limit)
-                found.front_ends[build.SIGMA] = Sigma(found, given)
-                build.add(found, HEAD + f"detection: {{s: {{{field}|{modifiers}: '%x%'}}, condition: s}}\n")
-                plan = build.from_rules(found)
+                pipelines = Pipelines(lookups={"x": tuple(dict.fromkeys(map(value, range(size))))}, spelled=limit)
+                ruleset.front_ends[build.SIGMA] = Sigma(ruleset, pipelines)
+                build.add(ruleset, HEAD + f"detection: {{s: {{{field}|{modifiers}: '%x%'}}, condition: s}}\n")
+                plan = build.from_rules(ruleset)
                 us = {
                     f"{codec}, {'kernel' if kernel else 'python'}": round(1e6 / a_second(plan, c, kernel=kernel)[0], 2)
                     for codec, c in lines.items()
@@ -130,12 +130,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.lookup_rules", description="Measure rules that ask lookups.")
     parser.add_argument("--rows", type=int, default=10_000_000, help="of the table")
     parser.add_argument("--lists", action="store_true", help="only lists of values")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with TemporaryDirectory(prefix="vedette-lookups-") as folder:
-        for one in () if given.lists else rules(Path(folder), given.rows):
-            print(json.dumps(one), flush=True)
-        for one in lists():
-            print(json.dumps(one), flush=True)
+        for row in () if options.lists else rules(Path(folder), options.rows):
+            print(json.dumps(row), flush=True)
+        for row in lists():
+            print(json.dumps(row), flush=True)
     return 0
 
 

@@ -145,15 +145,17 @@ def _table(path: Path, kind: str, rows: int, changed: float = 0.0) -> None:
                 file.write(f"{make(n)}{_about(other)}\n" if more else f"{make(other)}\n")
 
 
-def _nanoseconds(found: Lookup, *batches: list[str]) -> list[float]:
+def _nanoseconds(lookup: Lookup, *batches: list[str]) -> list[float]:
     """Of a probe in the kernel, by batch; the median of rounds, in each of which every batch has a turn."""
-    given = [("".join(keys).encode(), memoryview(array("I", accumulate(map(len, keys)))).cast("B")) for keys in batches]
+    packed = [
+        ("".join(keys).encode(), memoryview(array("I", accumulate(map(len, keys)))).cast("B")) for keys in batches
+    ]
     rounds: list[list[float]] = [[] for _ in batches]
     for _ in range(ROUNDS):
-        for keys, (arena, ends), taken in zip(batches, given, rounds, strict=True):
+        for keys, (arena, ends), seconds in zip(batches, packed, rounds, strict=True):
             before = time.process_time_ns()
-            found._native.holds(0, arena, ends)
-            taken.append((time.process_time_ns() - before) / len(keys))
+            lookup._native.holds(0, arena, ends)
+            seconds.append((time.process_time_ns() - before) / len(keys))
     return [*map(median, rounds)]
 
 
@@ -188,9 +190,9 @@ def _shared(path: Path) -> float:
 
     running = [start()]
     try:
-        one = pss(running)
+        alone = pss(running)
         running += [start(), start()]
-        return pss(running) / one
+        return pss(running) / alone
     finally:
         for process in running:
             process.communicate("")
@@ -212,13 +214,13 @@ def measure_changed(folder: Path, kind: str, rows: int, share: float) -> str:
     blocks = Blocks(second, signed, first)
     with first.open("rb") as file:
         for number in range(len(signed)):
-            made = blocks.made(number)
-            whole += len(made.whole)
-            sent += 0 if made.same else len(made.delta or made.whole)
-            if made.delta:
-                file.seek(made.reference[0])
-                known, since = file.read(made.reference[1]), time.process_time()
-                block = unpacked(made.delta, signed.span(number)[1], known)
+            patch = blocks.made(number)
+            whole += len(patch.whole)
+            sent += 0 if patch.same else len(patch.delta or patch.whole)
+            if patch.delta:
+                file.seek(patch.reference[0])
+                reference, since = file.read(patch.reference[1]), time.process_time()
+                block = unpacked(patch.delta, signed.span(number)[1], reference)
                 undone += time.process_time() - since
                 if not signed.fits(number, block):
                     raise ValueError(f"block {number} of {kind} does not come back from its delta")
@@ -243,19 +245,19 @@ def measure(folder: Path, kind: str, rows: int) -> dict[str, Any]:
     result |= {"bytes_a_row": result["bytes"] / result["rows"], "of_the_csv": result["bytes"] / source.stat().st_size}
     source.unlink()
     before = time.perf_counter()
-    found = Lookup.open(target)
+    lookup = Lookup.open(target)
     result["open_ms"] = (time.perf_counter() - before) * 1000
     make = KINDS[kind][2]
     draw = random.Random(1)
     inside = [make(draw.randrange(rows)).split("/")[0] for _ in range(PROBES)]
     outside = [make(rows * 2 + draw.randrange(rows)).split("/")[0] for _ in range(PROBES)]
-    if found.native:
-        result["kernel_hit_ns"], result["kernel_miss_ns"] = _nanoseconds(found, inside, outside)
-    result["hits_of_outside"] = sum(map(found.tester("k"), outside[:10_000])) / 10_000
+    if lookup.native:
+        result["kernel_hit_ns"], result["kernel_miss_ns"] = _nanoseconds(lookup, inside, outside)
+    result["hits_of_outside"] = sum(map(lookup.tester("k"), outside[:10_000])) / 10_000
     few = PROBES // 5
-    result["get_hit_us"] = _calls(lambda key: found.get("k", key), inside[:few]) / 1000
-    result["contains_miss_us"] = _calls(lambda key: found.contains("k", key), outside[:few]) / 1000
-    found.close()
+    result["get_hit_us"] = _calls(lambda key: lookup.get("k", key), inside[:few]) / 1000
+    result["contains_miss_us"] = _calls(lambda key: lookup.contains("k", key), outside[:few]) / 1000
+    lookup.close()
     with Lookup.open(target, native=False) as plain:
         result["python_hit_us"] = _calls(lambda key: plain.get("k", key), inside[: few // 10]) / 1000
     result["three_processes"] = _shared(target)
@@ -269,14 +271,14 @@ def _lines(results: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[str]:
         " Python get (hit), contains (miss) µs | plain Python µs | three processes |"
     )
     yield "|---|---|---|---|---|---|---|---|---|---|---|"
-    for kind, one in results:
-        probes = f"{one['kernel_hit_ns']:.0f}, {one['kernel_miss_ns']:.0f}" if "kernel_hit_ns" in one else "no kernel"
-        layout = one["layout"].partition("(")[2].rstrip(")")
+    for kind, row in results:
+        probes = f"{row['kernel_hit_ns']:.0f}, {row['kernel_miss_ns']:.0f}" if "kernel_hit_ns" in row else "no kernel"
+        layout = row["layout"].partition("(")[2].rstrip(")")
         yield (
-            f"| {kind} | {layout} | {one['bytes_a_row']:.2f} | {one['of_the_csv']:.2f} | {one['seconds']:.1f} |"
-            f" {one['peak_mb']:.0f} | {one['open_ms']:.1f} | {probes} |"
-            f" {one['get_hit_us']:.2f}, {one['contains_miss_us']:.2f} | {one['python_hit_us']:.1f} |"
-            f" {one['three_processes']:.2f} × |"
+            f"| {kind} | {layout} | {row['bytes_a_row']:.2f} | {row['of_the_csv']:.2f} | {row['seconds']:.1f} |"
+            f" {row['peak_mb']:.0f} | {row['open_ms']:.1f} | {probes} |"
+            f" {row['get_hit_us']:.2f}, {row['contains_miss_us']:.2f} | {row['python_hit_us']:.1f} |"
+            f" {row['three_processes']:.2f} × |"
         )
 
 
@@ -284,26 +286,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.lookups", description="Measure lookups.")
     parser.add_argument("--rows", type=int, default=10_000_000, help="of each table; networks a tenth of it")
     parser.add_argument("--changed", type=float, metavar="SHARE", help="what a new version costs to send")
-    parser.add_argument("--json", action="store_true", help="all figures")
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="which tables; all without one")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with TemporaryDirectory(prefix="vedette-lookups-") as folder:
-        kinds = given.kinds or [*KINDS]
-        if given.changed is not None:
+        kinds = options.kinds or [*KINDS]
+        if options.changed is not None:
             print(
                 "| key | changed | MB | CSV MB | whole MB sent | delta MB sent | of the file | publish CPU s |"
                 " undo CPU s |"
             )
             print("|---|---|---|---|---|---|---|---|---|")
             for kind in kinds:
-                print(measure_changed(Path(folder), kind, given.rows, given.changed), flush=True)
+                print(measure_changed(Path(folder), kind, options.rows, options.changed), flush=True)
             return 0
-        results = ((k, measure(Path(folder), k, given.rows // (10 if k == "cidr" else 1))) for k in kinds)
-        if given.json:
-            print(json.dumps(dict(results), indent=1))
-        else:
-            for line in _lines(results):
-                print(line, flush=True)
+        results = ((k, measure(Path(folder), k, options.rows // (10 if k == "cidr" else 1))) for k in kinds)
+        for line in _lines(results):
+            print(line, flush=True)
     return 0
 
 

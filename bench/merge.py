@@ -30,9 +30,9 @@ def run(bench: Bench) -> dict[str, Any]:
     for sets in SETS if not bench.quick else (1, 10):
         bundle = bench.bundle(*folders[:sets])
         times = bench.runs if sets in (1, max(SETS)) else 1
-        found = middle([stream_run(bench, f"merge{sets}", bundle, bench.stream(lines), lines) for _ in range(times)])
-        bench.say(f"  {sets} sets of {size}: {found['us_per_event']} µs an event")
-        rows.append({"sets": sets, "rules": sets * size, **found})
+        row = middle([stream_run(bench, f"merge{sets}", bundle, bench.stream(lines), lines) for _ in range(times)])
+        bench.say(f"  {sets} sets of {size}: {row['us_per_event']} µs an event")
+        rows.append({"sets": sets, "rules": sets * size, **row})
     first, last = rows[0], rows[-1]
     more = last["us_per_event"] - first["us_per_event"]
     return {

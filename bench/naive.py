@@ -17,8 +17,8 @@ from vedette.plan.plan import Plan
 
 def choose(alerted: Mapping[int, object], events: int, limit: int) -> list[int]:
     """Numbers (from 1) of up to ``limit`` events: half of those that alerted, half spread over the rest."""
-    found = sorted(number for number in alerted if number <= events)
-    half = found[:: max(1, -(-len(found) // max(1, limit // 2)))]
+    numbers = sorted(number for number in alerted if number <= events)
+    half = numbers[:: max(1, -(-len(numbers) // max(1, limit // 2)))]
     step = max(1, events // max(1, limit - len(half)))
     return sorted({*half, *range(1, events + 1, step)})
 
@@ -32,10 +32,10 @@ def differences(
     logsource: LogSource = LogSource(product="linux"),
 ) -> list[str]:
     """For each of ``events`` on which ``alerted`` (rule ids by event) is not what the naive evaluator finds, a line."""
-    told = []
+    reasons = []
     for number, raw in events.items():
         event = record(raw, codec, zone=UTC, logsource=logsource)
         expected = sorted(plan.rules[i].id for i in reference.matches(plan, event, route=True))
         if expected != sorted(alerted.get(number, ())):
-            told.append(f"event {number}: expected {expected}, got {sorted(alerted.get(number, ()))}")
-    return told
+            reasons.append(f"event {number}: expected {expected}, got {sorted(alerted.get(number, ()))}")
+    return reasons

@@ -74,13 +74,13 @@ class Console:
     port: int
     cookies: tuple[str, ...]
 
-    def get(self, path: str, held: HTTPConnection | None = None) -> tuple[int, bytes]:
-        """Status and body. ``held`` is a connection to go on with."""
-        connection = held or HTTPConnection(self.host, self.port, timeout=300)
+    def get(self, path: str, reused: HTTPConnection | None = None) -> tuple[int, bytes]:
+        """Status and body. ``reused`` is a connection to go on with."""
+        connection = reused or HTTPConnection(self.host, self.port, timeout=300)
         connection.request("GET", path, headers={"Cookie": self.cookies[0]})
         answer = connection.getresponse()
         body = answer.read()
-        if held is None:
+        if reused is None:
             connection.close()
         return answer.status, body
 
@@ -112,29 +112,29 @@ def running(tables: Path) -> Iterator[Console]:
 
 def places(console: Console) -> dict[str, str]:
     """Paths by name: ``PLAIN``, and one each of ``LED_TO`` that there is."""
-    found = dict(PLAIN)
+    paths = dict(PLAIN)
     for name, (page, pattern) in LED_TO.items():
         if match := re.search(pattern, console.get(page)[1].decode()):
-            found[name] = match[1].replace("&amp;", "&")
+            paths[name] = match[1].replace("&amp;", "&")
         else:
             print(f"no {name}: {page} leads to none")
-    return found
+    return paths
 
 
 def one_by_one(console: Console, rounds: int) -> None:
     """Each page by itself."""
     print(f"{'page':12} {'first':>7} {'p50':>7} {'p95':>7} {'cpu':>7} ms   bytes")
     for name, path in places(console).items():
-        held = HTTPConnection(console.host, console.port, timeout=300)
+        connection = HTTPConnection(console.host, console.port, timeout=300)
         times, size, used = [], 0, 0.0
         for number in range(rounds + 1):
             begin, before = time.perf_counter(), cpu_seconds(console.process.pid)
-            status, body = console.get(path, held)
+            status, body = console.get(path, connection)
             times.append(1e3 * (time.perf_counter() - begin))
             if status != 200:
                 raise SystemExit(f"{path}: status {status}")
             size, used = len(body), used + (1e3 * (cpu_seconds(console.process.pid) - before) if number else 0.0)
-        held.close()
+        connection.close()
         print(f"{name:12} {times[0]:7.0f} {shares(times[1:])} {used / rounds:7.0f} {size:10,}", flush=True)
 
 
@@ -143,11 +143,11 @@ def together(console: Console) -> None:
     paths, end = ["/", "/alerts", "/campaigns", "/fleet"], time.perf_counter() + SECONDS
 
     def ask(number: int) -> int:
-        held, answers = HTTPConnection(console.host, console.port, timeout=300), 0
+        connection, answers = HTTPConnection(console.host, console.port, timeout=300), 0
         while time.perf_counter() < end:
-            console.get(paths[(number + answers) % len(paths)], held)
+            console.get(paths[(number + answers) % len(paths)], connection)
             answers += 1
-        held.close()
+        connection.close()
         return answers
 
     with ThreadPoolExecutor(ASKERS) as pool:
@@ -180,7 +180,7 @@ async def opened(console: Console, number: int, tables: DeltaTables) -> None:
                 renewed += 1
         writer.close()
 
-    pages = [asyncio.create_task(page(console.cookies[one % USERS])) for one in range(number)]
+    pages = [asyncio.create_task(page(console.cookies[user % USERS])) for user in range(number)]
     await asyncio.sleep(2)
     begin, used, times = time.perf_counter(), cpu_seconds(console.process.pid), []
     with ThreadPoolExecutor(1) as writing:

@@ -37,20 +37,20 @@ def patterns(count: int, sample: Sequence[bytes]) -> list[Pattern]:
     """``count`` patterns; a function of the arguments."""
     rng = Random(f"peers {SEED}")
     maker = rules.Maker(rng, rules.Vocabulary(sample))
-    found = [Pattern(text, False) for text in OCCURRING]
-    while len(found) < count:
-        word = maker.rare(len(found) % 2 == 0)
-        kind = len(found) % 5
+    chosen = [Pattern(text, False) for text in OCCURRING]
+    while len(chosen) < count:
+        word = maker.rare(len(chosen) % 2 == 0)
+        kind = len(chosen) % 5
         if re.search(r"""["'\\]""", word):
             continue
         escaped = re.sub(r"([.+*?()\[\]{}|^$/-])", r"\\\1", word) if kind > 2 else word
         if kind < 3:
-            found.append(Pattern(word, False))
+            chosen.append(Pattern(word, False))
         elif kind == 3:
-            found.append(Pattern(rf"{escaped}[ ]+-[a-z]+[ ]+", True))
+            chosen.append(Pattern(rf"{escaped}[ ]+-[a-z]+[ ]+", True))
         else:
-            found.append(Pattern(rf"(curl|wget)[ ]+[^ ]*{escaped}", True))
-    return found[:count]
+            chosen.append(Pattern(rf"(curl|wget)[ ]+[^ ]*{escaped}", True))
+    return chosen[:count]
 
 
 def _cpu(pid: int) -> float:
@@ -89,12 +89,16 @@ def _served(
     return {"us_per_event": round(used / lines * 1e6, 3), "matches": _lines(hits)}
 
 
-def _rsyslog(bench: Bench, folder: Path, stream: Path, lines: int, given: Sequence[Pattern]) -> dict[str, Any]:
+def _rsyslog(bench: Bench, folder: Path, stream: Path, lines: int, chosen: Sequence[Pattern]) -> dict[str, Any]:
     port, raw, hits = own_port(), folder / "raw.log", folder / "hits.log"
     tests = "\n".join(
-        (f'if re_match_i($msg, "{_quoted(one.text)}") then ' if one.regex else f'if $msg contains_i "{one.text}" then ')
+        (
+            f'if re_match_i($msg, "{_quoted(pattern.text)}") then '
+            if pattern.regex
+            else f'if $msg contains_i "{pattern.text}" then '
+        )
         + f'{{ set $.rule = "{i}"; call hit }}'
-        for i, one in enumerate(given)
+        for i, pattern in enumerate(chosen)
     )
     (folder / "rsyslog.conf").write_text(
         f"""global(workDirectory="{folder}" maxMessageSize="64k")
@@ -125,9 +129,11 @@ def _ran(command: list[str], lines: int, **options: Any) -> float:
     return round((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / lines * 1e6, 3)
 
 
-def _grep(bench: Bench, folder: Path, stream: Path, lines: int, given: Sequence[Pattern]) -> dict[str, Any]:
+def _grep(bench: Bench, folder: Path, stream: Path, lines: int, chosen: Sequence[Pattern]) -> dict[str, Any]:
     file = folder / "patterns"
-    escaped = (one.text if one.regex else re.sub(r"([.+*?()\[\]{}|^$\\])", r"\\\1", one.text) for one in given)
+    escaped = (
+        pattern.text if pattern.regex else re.sub(r"([.+*?()\[\]{}|^$\\])", r"\\\1", pattern.text) for pattern in chosen
+    )
     file.write_text("\n".join(escaped) + "\n")
     out = folder / "out"
     with out.open("wb") as sink:
@@ -138,25 +144,29 @@ def _grep(bench: Bench, folder: Path, stream: Path, lines: int, given: Sequence[
 
 def _program(name: str) -> str:
     """Raises FileNotFoundError."""
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-    if found is None:
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+    if path is None:
         raise FileNotFoundError(name)
-    return found
+    return path
 
 
-def _vedette(bench: Bench, folder: Path, stream: Path, lines: int, given: Sequence[Pattern]) -> dict[str, Any]:
+def _vedette(bench: Bench, folder: Path, stream: Path, lines: int, chosen: Sequence[Pattern]) -> dict[str, Any]:
     rng = Random(f"peers rules {SEED}")
     texts = [
         rules.rule(
             rng,
             f"Pattern {i}",
-            {"s": {"message|re|i" if one.regex else "message|contains": one.text}, "condition": "s"},
+            {"s": {"message|re|i" if pattern.regex else "message|contains": pattern.text}, "condition": "s"},
         )
-        for i, one in enumerate(given)
+        for i, pattern in enumerate(chosen)
     ]
     rules.write(folder / "rules", texts)
-    found = stream_run(bench, f"peers{len(given)}", bench.bundle(folder / "rules"), stream, lines)
-    return {"us_per_event": found["us_per_event"], "matches": found["alerts"], "peak_rss_mb": found["peak_rss_mb"]}
+    figures = stream_run(bench, f"peers{len(chosen)}", bench.bundle(folder / "rules"), stream, lines)
+    return {
+        "us_per_event": figures["us_per_event"],
+        "matches": figures["alerts"],
+        "peak_rss_mb": figures["peak_rss_mb"],
+    }
 
 
 Peer = Callable[[Bench, Path, Path, int, Sequence[Pattern]], dict[str, Any]]
@@ -182,8 +192,8 @@ def run(bench: Bench) -> dict[str, Any]:
         for count in LINES if not bench.quick else (10,):
             fast = name in ("vedette", "grep")
             lines = bench.size(400_000 if fast else LINES[count], 20_000)
-            found = peer(bench, bench.fresh(f"{name}{count}"), bench.stream(lines), lines, patterns(count, sample))
-            bench.say(f"  {name}, {count} patterns: {found}")
-            share = (found.get("matches") or found.get("lines_matched", 0)) / lines
-            rows.append({"peer": name, "patterns": count, "lines": lines, "match_share": round(share, 5), **found})
+            figures = peer(bench, bench.fresh(f"{name}{count}"), bench.stream(lines), lines, patterns(count, sample))
+            bench.say(f"  {name}, {count} patterns: {figures}")
+            share = (figures.get("matches") or figures.get("lines_matched", 0)) / lines
+            rows.append({"peer": name, "patterns": count, "lines": lines, "match_share": round(share, 5), **figures})
     return {"rows": rows, "missing": missing}

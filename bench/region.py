@@ -49,14 +49,14 @@ MESSAGES = 20_000
 def alerts(folder: Path) -> list[bytes]:
     """``ALERTS`` alerts as agents send them."""
     simulate(Plan(alerts=ALERTS, days=2, start=date(2026, 11, 2), sites=20, rules=100, offline=0), folder)
-    found: list[bytes] = []
+    packed: list[bytes] = []
     for file in sorted((folder / "landing" / "alerts").rglob("*.parquet")):
         for row in pq.read_table(file).drop_columns(["received_at", "ingest"]).to_pylist():
             sent = {name: _sent(value) for name, value in row.items()}
             for name in ("fields", "group_by"):
                 sent[name] = dict(sent[name] or ())
-            found.append(msgpack.packb(sent))
-    return found[:ALERTS]
+            packed.append(msgpack.packb(sent))
+    return packed[:ALERTS]
 
 
 def _sent(value: Any) -> Any:
@@ -103,8 +103,8 @@ def broker(folder: Path) -> dict[str, float]:
         began = _mosquitto()
         _through(port, reader, b"x" * 700 * BATCH)
         ended = _mosquitto()
-        for one in (*idle, reader):
-            one.close()
+        for client in (*idle, reader):
+            client.close()
     return {
         "connection_bytes": (connected[1] - before[1]) / CONNECTIONS,
         "message_cpu_us": (ended[0] - began[0]) / MESSAGES * 1e6,
@@ -122,13 +122,13 @@ def _mosquitto() -> tuple[float, int]:
 
 def _member(port: int, number: int, topics: Sequence[str]) -> socket.socket:
     """A client by MQTT 3.1.1 (3.1, 3.8), connected and subscribed at QoS 1."""
-    one = socket.create_connection(("127.0.0.1", port), 10)
-    one.sendall(fast.connect(b"bench-%d" % number))
-    _exactly(one, 4)  # CONNACK
+    client = socket.create_connection(("127.0.0.1", port), 10)
+    client.sendall(fast.connect(b"bench-%d" % number))
+    _exactly(client, 4)  # CONNACK
     for place, topic in enumerate(topics, 1):
-        one.sendall(fast.packet(0x82, struct.pack(">H", place) + fast.text(topic.encode()) + b"\x01"))
-        _exactly(one, 5)  # SUBACK
-    return one
+        client.sendall(fast.packet(0x82, struct.pack(">H", place) + fast.text(topic.encode()) + b"\x01"))
+        _exactly(client, 5)  # SUBACK
+    return client
 
 
 def _through(port: int, reader: socket.socket, payload: bytes) -> None:
@@ -142,11 +142,11 @@ def _through(port: int, reader: socket.socket, payload: bytes) -> None:
         sent.result()
 
 
-def _exactly(one: socket.socket, size: int) -> bytes:
-    found = one.recv(size, socket.MSG_WAITALL)
-    if len(found) < size:
+def _exactly(client: socket.socket, size: int) -> bytes:
+    data = client.recv(size, socket.MSG_WAITALL)
+    if len(data) < size:
         raise ConnectionError("the broker closed the connection")
-    return found
+    return data
 
 
 def main() -> int:
@@ -154,10 +154,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="vedette-bench-") as temporary:
         folder = Path(temporary)
         sent = alerts(folder / "fleet")
-        found = {"landing": landing(folder / "landing", sent), "broker": broker(folder / "broker")}
-    for name, figures in found.items():
+        results = {"landing": landing(folder / "landing", sent), "broker": broker(folder / "broker")}
+    for name, figures in results.items():
         print(name, {key: round(value, 1) for key, value in figures.items()})
-    scale.keep_region(found)
+    scale.keep_region(results)
     scale.document()
     return 0
 

@@ -27,16 +27,18 @@ class Target(NamedTuple):
 
 
 def _cell(rules: int, share: float, key: str) -> Callable[[Results], float]:
-    return lambda found: next(
-        float(row[key]) for row in found["throughput"]["cells"] if (row["rules"], row["share"]) == (rules, share)
+    return lambda scenarios: next(
+        float(row[key]) for row in scenarios["throughput"]["cells"] if (row["rules"], row["share"]) == (rules, share)
     )
 
 
 def _row(scenario: str, key: str, **wanted: Any) -> Callable[[Results], float]:
     """``key`` (dotted) of the scenario's row with these values."""
 
-    def find(found: Results) -> float:
-        row = next(row for row in found[scenario]["rows"] if all(row.get(name) == it for name, it in wanted.items()))
+    def find(scenarios: Results) -> float:
+        row = next(
+            row for row in scenarios[scenario]["rows"] if all(row.get(name) == value for name, value in wanted.items())
+        )
         for part in key.split("."):
             row = row[part]
         return float(row)
@@ -45,8 +47,8 @@ def _row(scenario: str, key: str, **wanted: Any) -> Callable[[Results], float]:
 
 
 def _at(path: str) -> Callable[[Results], float]:
-    def find(found: Results) -> float:
-        here: Any = found
+    def find(scenarios: Results) -> float:
+        here: Any = scenarios
         for part in path.split("."):
             here = here[part]
         return float(here)
@@ -69,8 +71,8 @@ TARGETS = (
     Target("… `scan --route`", 8, False, "µs an event", _at("sigmahq.real.scan_routed.on")),
     Target("… `scan`, every rule asked", 12, False, "µs an event", _at("sigmahq.real.scan_unrouted.on")),
     Target("SigmaHQ, made events, `scan --route`", 16, False, "µs an event", _at("sigmahq.made.scan_routed.on")),
-    Target("cache, an entry of ten million", 20, False, "bytes", lambda found: _cache(found, "bytes_per_entry")),
-    Target("cache, one look-up", 1000, False, "ns", lambda found: _cache(found, "hit_ns")),
+    Target("cache, an entry of ten million", 20, False, "bytes", lambda results: _cache(results, "bytes_per_entry")),
+    Target("cache, one look-up", 1000, False, "ns", lambda results: _cache(results, "hit_ns")),
     Target("ten rule sets against one", 1.2, False, "×", _at("merge.ratio")),
     Target("ten rule sets merged on the agent against one", 1.18, False, "×", _at("rulesets.ratio")),
     Target(
@@ -97,9 +99,11 @@ TARGETS = (
 )  # fmt: skip
 
 
-def _cache(found: Results, key: str) -> float:
+def _cache(scenarios: Results, key: str) -> float:
     """Of the agent's own store at its largest."""
-    row = max((row for row in found["cache"]["store"] if row["table"] == "cache"), key=lambda row: int(row["entries"]))
+    row = max(
+        (row for row in scenarios["cache"]["store"] if row["table"] == "cache"), key=lambda row: int(row["entries"])
+    )
     return float(row[key]) if row["entries"] >= 5_000_000 else float("nan")
 
 
@@ -151,10 +155,10 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _throughput(found: Results) -> str:
-    counts = sorted({row["rules"] for row in found["cells"]})
-    shares = sorted({row["share"] for row in found["cells"]})
-    cell = {(row["rules"], row["share"]): row for row in found["cells"]}
+def _throughput(result: Results) -> str:
+    counts = sorted({row["rules"] for row in result["cells"]})
+    shares = sorted({row["share"] for row in result["cells"]})
+    cell = {(row["rules"], row["share"]): row for row in result["cells"]}
     matrix = markdown(
         ("rules", *(f"{share:.1%} candidates".replace(".0%", "%") for share in shares), "peak MB"),
         (
@@ -166,7 +170,7 @@ def _throughput(found: Results) -> str:
             for count in counts
         ),
     )
-    extra = found["extra"]
+    extra = result["extra"]
     always = extra["always"]
     return (
         f"{matrix}\nIn events per CPU-second. With every event a candidate and 90 % of the messages repeated:"
@@ -184,34 +188,35 @@ _WAYS = {
 }
 
 
-def _sigmahq(found: Results) -> str:
-    peer = found.get("rsigma")
+def _sigmahq(result: Results) -> str:
+    peer = result.get("rsigma")
     columns = {"on": "", "off": "… without the kernel", **({"rsigma": "rsigma"} if peer else {})}
+    kinds = [name for name, of in result.items() if isinstance(of, dict) and "bytes_per_event" in of]
     rows = [
-        (text, *(number(found[kind][way].get(of)) for kind in ("real", "made") for of in columns))
-        for way, text in _WAYS.items()
+        (text, *(number(result[kind][way].get(of)) for kind in kinds for of in columns)) for way, text in _WAYS.items()
     ]
-    header = ["CPU µs an event", *(text or f"{kind} events" for kind in ("real", "made") for text in columns.values())]
+    header = ["CPU µs an event", *(text or f"{kind} events" for kind in kinds for text in columns.values())]
+    sizes = ", ".join(f"{kind} {result[kind]['bytes_per_event']:,}" for kind in kinds)
     beside = (
         f"{peer}, by turns" if peer else "rsigma is not installed here (`cargo install rsigma`), and so not measured"
     )
     return (
-        f"{markdown(header, rows)}\n{found['rules']:,} rules; events of {found['real']['bytes_per_event']:,} and"
-        f" {found['made']['bytes_per_event']:,} bytes. Native kernel: {found['kernel']}. {beside}.\n"
+        f"{markdown(header, rows)}\n{result['rules']:,} rules; bytes an event: {sizes}. Native kernel:"
+        f" {result['kernel']}. {beside}.\n"
     )
 
 
-def _services(found: Results) -> str:
+def _services(result: Results) -> str:
     header = ("events", "bytes", "decided by the kernel", "CPU µs an event", "… without the kernel")
     rows = (
         (row["events"], f"{row['bytes']:,}", f"{row['decided_share']:.1%}", number(row["on"]), number(row["off"]))
-        for row in found["rows"]
+        for row in result["rows"]
     )
-    return f"{markdown(header, rows)}\n{found['rules']:,} rules.\n"
+    return f"{markdown(header, rows)}\n{result['rules']:,} rules.\n"
 
 
-def _cache_text(found: Results) -> str:
-    return _flat(found.get("events", [])) + "\n" + _flat(found.get("store", []))
+def _cache_text(result: Results) -> str:
+    return _flat(result.get("events", [])) + "\n" + _flat(result.get("store", []))
 
 
 def _flat(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -231,15 +236,15 @@ def _plain(value: Any) -> str:
     return number(value) if isinstance(value, int | float) else "" if value is None else str(value)
 
 
-def _merge(found: Results) -> str:
-    rows = ((str(row["sets"]), f"{row['rules']:,}", number(row["us_per_event"])) for row in found["rows"])
+def _merge(result: Results) -> str:
+    rows = ((str(row["sets"]), f"{row['rules']:,}", number(row["us_per_event"])) for row in result["rows"])
     return (
         markdown(("rule sets", "rules", "µs an event"), rows)
-        + f"\nA further 1,000 rules cost {found['us_per_event_and_1000_rules']} µs an event.\n"
+        + f"\nA further 1,000 rules cost {result['us_per_event_and_1000_rules']} µs an event.\n"
     )
 
 
-def _rulesets(found: Results) -> str:
+def _rulesets(result: Results) -> str:
     names = {"one": "one of them", "merged": "ten, merged", "apart": "ten, a plan each"}
     return (
         markdown(
@@ -249,35 +254,35 @@ def _rulesets(found: Results) -> str:
                     names[row["way"]],
                     f"{row['rules']:,}",
                     number(row["us_per_event"]),
-                    f"{row['us_per_event'] / found['rows'][0]['us_per_event']:.2f}",
+                    f"{row['us_per_event'] / result['rows'][0]['us_per_event']:.2f}",
                     f"{row['memory_mb']:g} MB",
                 )
-                for row in found["rows"]
+                for row in result["rows"]
             ),
         )
         + (
-            f"\nWhole agents: {number(found['agent_one'])} µs an event and {found['agent_one_mb']:g} MB with one set,"
-            f" {number(found['agent_merged'])} µs and {found['agent_merged_mb']:g} MB with ten merged: {found['ratio']}"
-            " × the time"
-            + (f"; the same rules as one set {number(found['agent_same'])} µs" if "agent_same" in found else "")
+            f"\nWhole agents: {number(result['agent_one'])} µs an event and {result['agent_one_mb']:g} MB with one set,"
+            f" {number(result['agent_merged'])} µs and {result['agent_merged_mb']:g} MB with ten merged:"
+            f" {result['ratio']} × the time"
+            + (f"; the same rules as one set {number(result['agent_same'])} µs" if "agent_same" in result else "")
             + ".\n"
         )
-        + _strict(found.get("strict"))
+        + _strict(result.get("strict"))
     )
 
 
-def _strict(found: Results | None) -> str:
-    if found is None:
+def _strict(result: Results | None) -> str:
+    if result is None:
         return ""
-    merged, agent, process = (number(found[f"{name}_us_per_event"]) for name in ("merged", "agent", "process"))
+    merged, agent, process = (number(result[f"{name}_us_per_event"]) for name in ("merged", "agent", "process"))
     return (
         f"\nTwo sets on a whole agent: {merged} µs an event merged; with the second in strict isolation {agent} µs in"
-        f" the agent and {process} µs in the set's process, which has {found['private_mb']:g} MB of private memory,"
-        f" {found['resident_mb']:g} MB with mapped files.\n"
+        f" the agent and {process} µs in the set's process, which has {result['private_mb']:g} MB of private memory,"
+        f" {result['resident_mb']:g} MB with mapped files.\n"
     )
 
 
-def _latency(found: Results) -> str:
+def _latency(result: Results) -> str:
     return markdown(
         ("events/s", "fsync", "outbox p50", "p99", "p99.9", "broker p50", "p99", "p99.9"),
         (
@@ -286,19 +291,19 @@ def _latency(found: Results) -> str:
                 f"+{row['fsync_ms_added']} ms",
                 *(f"{row[where][name]:g} ms" for where in ("outbox", "broker") for name in ("p50", "p99", "p99.9")),
             )
-            for row in found["rows"]
+            for row in result["rows"]
         ),
     )
 
 
-def _inputs(found: Results) -> str:
-    mqtt = found["mqtt"]
+def _inputs(result: Results) -> str:
+    mqtt = result["mqtt"]
     rows = [
-        ("UDP, highest rate without loss", found["udp"]),
+        ("UDP, highest rate without loss", result["udp"]),
         ("MQTT, one event a message", mqtt["one_event"]),
         (f"MQTT, NDJSON of {mqtt['batch']}", mqtt["ndjson"]),
         (f"MQTT, JSON array of {mqtt['batch']}", mqtt["array"]),
-        ("file", found["file"]),
+        ("file", result["file"]),
     ]
     return markdown(
         ("input", "events/s on the wall", PER, "µs an event"),
@@ -309,26 +314,27 @@ def _inputs(found: Results) -> str:
     )
 
 
-def _burst(found: Results) -> str:
+def _burst(result: Results) -> str:
     return (
-        f"Evaluation could take {found['judging_can_take_per_second']:,} events/s; {found['burst_events']:,} came in"
-        f" {found['burst_seconds']} s ({found['burst_rate']:,}/s). None was lost; {found['backlog_at_its_end']:,} were"
-        f" waiting in the raw log at the end of the burst and were evaluated {found['caught_up_seconds']} s later."
-        f" Peak memory {found['peak_rss_mb']} MB.\n"
+        f"Evaluation could take {result['judging_can_take_per_second']:,} events/s; {result['burst_events']:,} came in"
+        f" {result['burst_seconds']} s ({result['burst_rate']:,}/s). None was lost;"
+        f" {result['backlog_at_its_end']:,} were waiting in the raw log at the end of the burst and were evaluated"
+        f" {result['caught_up_seconds']} s later."
+        f" Peak memory {result['peak_rss_mb']} MB.\n"
     )
 
 
-def _peers(found: Results) -> str:
-    counts = sorted({row["patterns"] for row in found["rows"]})
-    cell = {(row["peer"], row["patterns"]): row for row in found["rows"]}
+def _peers(result: Results) -> str:
+    counts = sorted({row["patterns"] for row in result["rows"]})
+    cell = {(row["peer"], row["patterns"]): row for row in result["rows"]}
     text = markdown(
         ("µs of CPU an event", *(f"{count:,} patterns" for count in counts)),
         (
             (peer, *(number(cell[peer, count]["us_per_event"]) if (peer, count) in cell else "" for count in counts))
-            for peer in dict.fromkeys(row["peer"] for row in found["rows"])
+            for peer in dict.fromkeys(row["peer"] for row in result["rows"])
         ),
     )
-    missing = ", ".join(f"{row['peer']} (`apt-get install {row['package']}`)" for row in found["missing"])
+    missing = ", ".join(f"{row['peer']} (`apt-get install {row['package']}`)" for row in result["missing"])
     return text + (f"\nNot installed here, and so not measured: {missing}.\n" if missing else "")
 
 
@@ -341,10 +347,10 @@ TEXTS: Mapping[str, Callable[[Results], str]] = {
     "rulesets": _rulesets,
     "latency": _latency,
     "inputs": _inputs,
-    "correlation": lambda found: _flat(found["rows"]),
+    "correlation": lambda result: _flat(result["rows"]),
     "burst": _burst,
     "peers": _peers,
-    "footprint": lambda found: _flat(found["rows"]),
+    "footprint": lambda result: _flat(result["rows"]),
 }
 
 
@@ -370,8 +376,8 @@ def filled(document: str, parts: Mapping[str, str]) -> str:
 
 def _kept(targets: str, document: str) -> str:
     """``targets`` with the rows of ``document`` for what was not measured now and was before."""
-    found = re.search(r"<!-- bench:targets -->\n(.*?)<!-- /bench:targets -->", document, re.DOTALL)
-    rows = found[1].splitlines() if found else ()
+    match = re.search(r"<!-- bench:targets -->\n(.*?)<!-- /bench:targets -->", document, re.DOTALL)
+    rows = match[1].splitlines() if match else ()
     before = {tuple(row.split(" | ")[:2]): row for row in rows}
     unknown = number(None)
     return "".join(
@@ -384,9 +390,9 @@ def document(results: Results, path: Path = DOCUMENT) -> None:
     """Write the tables into ``path``; what these results lack stays as it is there."""
     scenarios, before = results["scenarios"], path.read_text("utf-8")
     parts = {"environment": _environment(results), "targets": _kept(table(results["targets"]), before)}
-    for name, found in scenarios.items():
-        sampled = ", with the sampler on, which costs a little" if found.get("profiled") else ""
-        alone = "; what asks how soon ran before the machine's other work" if found.get("undisturbed") else ""
-        text = f"{TEXTS[name](found)}\n{found['at']}, machine load {found['load']}{sampled}{alone}.\n"
+    for name, result in scenarios.items():
+        sampled = ", with the sampler on, which costs a little" if result.get("profiled") else ""
+        alone = "; what asks how soon ran before the machine's other work" if result.get("undisturbed") else ""
+        text = f"{TEXTS[name](result)}\n{result['at']}, machine load {result['load']}{sampled}{alone}.\n"
         parts[name] = text
     path.write_text(filled(before, parts), "utf-8")

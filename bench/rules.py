@@ -70,10 +70,10 @@ class Vocabulary:
     def holding(self, token: str) -> frozenset[int]:
         """The sample's lines that contain ``token`` in any case."""
         if token not in self._holding:
-            needle, found, at = token.lower().encode(), set(), -1
+            needle, lines, at = token.lower().encode(), set(), -1
             while (at := self.text.find(needle, at + 1)) >= 0:
-                found.add(bisect_right(self._starts, at) - 1)
-            self._holding[token] = frozenset(found)
+                lines.add(bisect_right(self._starts, at) - 1)
+            self._holding[token] = frozenset(lines)
         return self._holding[token]
 
 
@@ -175,9 +175,9 @@ def _tuned(rng: Random, vocabulary: Vocabulary, count: int, share: float, alert_
     matching: list[str] = []
     filtered: list[tuple[str, list[str]]] = []
     size = max(1, len(vocabulary.lines))
-    rare = [one for one in vocabulary.tunable if len(one[1]) == 1 and one[2] <= max(2, size // 250)]
+    rare = [token for token in vocabulary.tunable if len(token[1]) == 1 and token[2] <= max(2, size // 250)]
     rng.shuffle(rare)
-    frequent = sorted((one for one in vocabulary.tunable if one[2] > size // 250), key=lambda one: -one[2])
+    frequent = sorted((token for token in vocabulary.tunable if token[2] > size // 250), key=lambda token: -token[2])
     for token, programs, n in rare + frequent:
         if len(covered) >= share * size or len(matching) + len(filtered) >= 200:
             break
@@ -197,7 +197,7 @@ def _tuned(rng: Random, vocabulary: Vocabulary, count: int, share: float, alert_
         detections.append({"selection": {"message|contains": tokens}, "condition": "selection"})
     for group in _dealt(filtered, max(1, count // 4)):
         tokens = [token for token, _ in group]
-        programs = sorted({program for _, found in group for program in found})
+        programs = sorted({program for _, programs_of in group for program in programs_of})
         detections.append(
             {
                 "selection": {"message|contains": tokens},

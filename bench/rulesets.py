@@ -30,7 +30,7 @@ from vedette.engine.match import Context
 from vedette.model.event import Chunk, LogSource
 from vedette.plan.merge import merge
 from vedette.plan.plan import Plan
-from vedette.system.resident import resident
+from vedette.system.memory import resident
 
 SETS, SIZE = 10, 300
 CHUNK_LINES = 2000
@@ -55,16 +55,16 @@ def run(bench: Bench) -> dict[str, Any]:
         "apart": plans,
     }
     files = {way: [str(compiled(bench, f"{way}{i}", plan)) for i, plan in enumerate(ways[way])] for way in WAYS}
-    found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+    results: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for _ in range(bench.runs):
         for way in WAYS:
             command = [sys.executable, "-m", "bench.rulesets", stream, *files[way]]
-            found[way].append(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
-    if {one["matches"] for one in found["merged"]} != {one["matches"] for one in found["apart"]}:
+            results[way].append(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
+    if {result["matches"] for result in results["merged"]} != {result["matches"] for result in results["apart"]}:
         raise Wrong("the merged sets do not find what they find apart")
     rows = list[dict[str, Any]]()
     for way in WAYS:
-        us, memory = (median(one[name] for one in found[way]) for name in ("us_per_event", "memory_mb"))
+        us, memory = (median(result[name] for result in results[way]) for name in ("us_per_event", "memory_mb"))
         bench.say(f"  {way}: {us} µs an event, {memory} MB")
         rows.append(
             {"way": way, "rules": size * (1 if way == "one" else SETS), "us_per_event": us, "memory_mb": memory}
@@ -141,9 +141,9 @@ class Several(Bundle):
     @property
     def settings(self) -> str:
         first, *others = self._bundles
-        keys = ", ".join(f'"{one.key}"' for one in self._bundles)
+        keys = ", ".join(f'"{bundle.key}"' for bundle in self._bundles)
         own = f'isolation = "{self._isolation}"\nmax_cpu = 1.0\n'
-        sets = [f'[[ruleset]]\nname = "set{i}"\nfile = "{one.file}"\n{own}' for i, one in enumerate(others, 1)]
+        sets = [f'[[ruleset]]\nname = "set{i}"\nfile = "{bundle.file}"\n{own}' for i, bundle in enumerate(others, 1)]
         return f'[bundles]\nfile = "{first.file}"\ntrusted_keys = [{keys}]\n' + "".join(sets)
 
 

@@ -87,57 +87,57 @@ SIZES = (
 def keep(run: Mapping[str, Any], machine: Mapping[str, Any]) -> None:
     """Put a run of ``bench.spark`` into the file, in place of that of the same size, skew and machine; jobs that it
     left out keep the figures they had."""
-    known = load()
-    before = find(known, run["alerts"], run["skew"], machine["cpu"])
+    measurements = load()
+    before = find(measurements, run["alerts"], run["skew"], machine["cpu"])
     jobs = {**(before["jobs"] if before else {}), **run["jobs"]}
     whole = {**(before or {}), **run, "jobs": jobs, "machine": dict(machine)}
-    known["runs"] = sorted(
-        [*(one for one in known["runs"] if one is not before), whole],
-        key=lambda one: (one["skew"], one["alerts"], one["machine"]["cpu"]),
+    measurements["runs"] = sorted(
+        [*(earlier for earlier in measurements["runs"] if earlier is not before), whole],
+        key=lambda earlier: (earlier["skew"], earlier["alerts"], earlier["machine"]["cpu"]),
     )
-    _store(known)
+    _store(measurements)
 
 
-def keep_region(found: Mapping[str, Any]) -> None:
+def keep_region(figures: Mapping[str, Any]) -> None:
     """Put the figures of ``bench.region`` into the file."""
-    _store({**load(), "region": rounded(found)})
+    _store({**load(), "region": rounded(figures)})
 
 
 def load() -> dict[str, Any]:
     """All measured figures."""
     if not MEASURED.exists():
         return {"runs": [], "region": {}}
-    found: dict[str, Any] = json.loads(MEASURED.read_text("utf-8"))
-    return found
+    measurements: dict[str, Any] = json.loads(MEASURED.read_text("utf-8"))
+    return measurements
 
 
-def _store(known: Mapping[str, Any]) -> None:
+def _store(measurements: Mapping[str, Any]) -> None:
     MEASURED.parent.mkdir(exist_ok=True)
-    MEASURED.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    MEASURED.write_text(json.dumps(measurements, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
 def rounded(value: Any) -> Any:
     """``value`` with every number in it to two places."""
     if isinstance(value, Mapping):
-        return {key: rounded(one) for key, one in value.items()}
+        return {key: rounded(item) for key, item in value.items()}
     return round(value, 2) if isinstance(value, float) else value
 
 
-def find(known: Mapping[str, Any], alerts: int, skew: float, cpu: str) -> Any:
+def find(measurements: Mapping[str, Any], alerts: int, skew: float, cpu: str) -> Any:
     """The run of this size on this machine, or None."""
-    runs = (one for one in known["runs"] if (one["alerts"], one["skew"]) == (alerts, skew))
-    return next((one for one in runs if one["machine"]["cpu"] == cpu), None)
+    runs = (run for run in measurements["runs"] if (run["alerts"], run["skew"]) == (alerts, skew))
+    return next((run for run in runs if run["machine"]["cpu"] == cpu), None)
 
 
-def even(known: Mapping[str, Any]) -> list[Any]:
+def even(measurements: Mapping[str, Any]) -> list[Any]:
     """The runs without skew, the smallest first."""
-    return [one for one in known["runs"] if not one["skew"]]
+    return [run for run in measurements["runs"] if not run["skew"]]
 
 
-def _largest(known: Mapping[str, Any], jobs: Collection[str]) -> Any:
+def _largest(measurements: Mapping[str, Any], jobs: Collection[str]) -> Any:
     """Of the runs that have these jobs one of the most alerts, the newest of them; None without any."""
-    runs = (one for one in even(known) if {*jobs} <= one["jobs"].keys())
-    return max(runs, key=lambda one: (one["alerts"], max(one["jobs"][job]["at"] for job in jobs)), default=None)
+    runs = (run for run in even(measurements) if {*jobs} <= run["jobs"].keys())
+    return max(runs, key=lambda run: (run["alerts"], max(run["jobs"][job]["at"] for job in jobs)), default=None)
 
 
 # The formulas ----------------------------------------------------------------------------------------------------
@@ -148,48 +148,48 @@ def computed(formula: str, names: Mapping[str, float]) -> float:
     return float(eval(formula, {"max": max, "ceil": math.ceil}, dict(names)))  # noqa: S307 - ours, nobody else's
 
 
-def measured(known: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
+def measured(measurements: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
     """The measured figures that the formulas name, each with what it is; of the largest runs that have them."""
-    found: dict[str, tuple[float, str]] = {}
-    if run := _largest(known, ["ingest"]):
+    figures: dict[str, tuple[float, str]] = {}
+    if run := _largest(measurements, ["ingest"]):
         ingest, size = run["jobs"]["ingest"], f"{run['alerts']:,} alerts"
         tables = {**ingest["tables_mb"], **run["jobs"].get("maintain", {}).get("tables_mb", {})}
-        found |= {
+        figures |= {
             "ingest_cpu": (ingest["cpu_seconds"] / ingest["rows"], f"CPU-seconds of ingest for a landed row, {size}"),
             "landed_bytes": (run["landing_mb"] * 1e6 / run["landed"], f"bytes of a landed alert, {size}"),
             "table_bytes": (sum(tables.values()) * 1e6 / run["alerts"], f"bytes of all tables for an alert, {size}"),
             "checkpoint_bytes": (run["checkpoint_mb"] * 1e6 / max(run["batches"], 1), "checkpoint bytes for a batch"),
             "batch_bytes": (run["batch_bytes"], "landed bytes in a batch, the default"),
         }
-    if run := _largest(known, WINDOWS):
+    if run := _largest(measurements, WINDOWS):
         costs = {job: run["jobs"][job]["cpu_seconds"] / run["alerts"] / LOOKED_AT.get(job, 1) for job in WINDOWS}
         days = ", ".join(f"{job} {days}" for job, days in WINDOWS.items())
         what = f"CPU-seconds of the daily jobs for an alert a day: of each those for an alert, times its days ({days})"
         daily = sum(costs[job] * days for job, days in WINDOWS.items())
-        found["daily_cpu_an_alert"] = (daily, f"{what}; {run['alerts']:,} alerts")
-    if region := known["region"]:
+        figures["daily_cpu_an_alert"] = (daily, f"{what}; {run['alerts']:,} alerts")
+    if region := measurements["region"]:
         landing, broker = region["landing"], region["broker"]
         through = f"CPU-microseconds of mosquitto for a message of {broker['message_bytes']:,.0f} bytes, in and out"
-        found |= {
+        figures |= {
             "kafka_bytes": (landing["kafka_zstd_bytes"], "bytes of an alert in Kafka, JSON by zstd"),
             "landing_rate": (landing["rows_per_cpu_second"], "rows that a landing writes in a CPU-second"),
             "connection_bytes": (broker["connection_bytes"], "bytes of an idle connection in mosquitto, no TLS"),
             "message_cpu_us": (broker["message_cpu_us"], through),
         }
-    return found
+    return figures
 
 
-def sizes(known: Mapping[str, Any], agents: int) -> dict[str, float]:
+def sizes(measurements: Mapping[str, Any], agents: int) -> dict[str, float]:
     """The lines of ``SIZES`` for a fleet of ``agents``, those that hang on a figure not measured yet left out."""
     names = {"agents": float(agents), **{name: value for name, (value, _) in ASSUMED.items()}}
-    names |= {name: value for name, (value, _) in measured(known).items()}
-    found: dict[str, float] = {}
+    names |= {name: value for name, (value, _) in measured(measurements).items()}
+    figures: dict[str, float] = {}
     for line in SIZES:
         try:
-            found[line.name] = names[line.name] = computed(line.formula, names)
+            figures[line.name] = names[line.name] = computed(line.formula, names)
         except NameError:
             continue
-    return found
+    return figures
 
 
 # The document ----------------------------------------------------------------------------------------------------
@@ -200,28 +200,29 @@ def document() -> None:
     DOCUMENT.write_text(written(DOCUMENT.read_text("utf-8"), load()), "utf-8")
 
 
-def written(text: str, known: Mapping[str, Any]) -> str:
+def written(text: str, measurements: Mapping[str, Any]) -> str:
     """``text`` with each ``<!-- bench:NAME -->`` block made of ``known``."""
-    return filled(text, {name: made(known) for name, made in BLOCKS.items()})
+    return filled(text, {name: block(measurements) for name, block in BLOCKS.items()})
 
 
-def _jobs(known: Mapping[str, Any]) -> str:
+def _jobs(measurements: Mapping[str, Any]) -> str:
     rows, notes = [], []
-    for run in even(known):
-        for job, one in run["jobs"].items():
+    for run in even(measurements):
+        for job, cost in run["jobs"].items():
             rows.append((
-                f"{run['alerts']:,}", _short(run), job, f"{one['rows']:,}", f"{one['seconds']:,.1f}",
-                f"{one['rows'] / one['seconds']:,.0f}", f"{one['cpu_seconds']:,.1f}",
-                f"{one['rows'] / max(one['cpu_seconds'], 0.01):,.0f}", f"{one['jvm_mb']:,.0f}" if one["jvm_mb"] else "",
-                f"{one['python_mb']:,.0f}", f"{one['files']:,}, {one['file_mb']:,.0f} MB" if one["files"] else "",
+                f"{run['alerts']:,}", _short(run), job, f"{cost['rows']:,}", f"{cost['seconds']:,.1f}",
+                f"{cost['rows'] / cost['seconds']:,.0f}", f"{cost['cpu_seconds']:,.1f}",
+                f"{cost['rows'] / max(cost['cpu_seconds'], 0.01):,.0f}",
+                f"{cost['jvm_mb']:,.0f}" if cost["jvm_mb"] else "", f"{cost['python_mb']:,.0f}",
+                f"{cost['files']:,}, {cost['file_mb']:,.0f} MB" if cost["files"] else "",
             ))  # fmt: skip
         machine = run["machine"]
         notes.append(
             f"{run['alerts']:,} alerts: {machine['cpu']}, {machine['cores']} cores. {_missing(run)} {_when(run)}  "
         )
     for size in SIZES_WANTED:
-        if all(run["alerts"] != size for run in even(known)):
-            notes.append(f"{size:,} alerts: not run. {_estimate(known, size)}  ")
+        if all(run["alerts"] != size for run in even(measurements)):
+            notes.append(f"{size:,} alerts: not run. {_estimate(measurements, size)}  ")
     names = "alerts, machine, job, rows read, seconds, rows/s, CPU-s, rows/CPU-s, JVM MB, Python MB, data files"
     return "\n".join([markdown(names.split(", "), rows), *notes, ""])
 
@@ -235,11 +236,11 @@ def _when(run: Mapping[str, Any]) -> str:
     """The sessions that the figures are of: since when, which jobs, and what is known of the load before and the start,
     which a session that was cut short did not leave."""
     sessions: dict[tuple[str, str], list[str]] = {}
-    for job, one in run["jobs"].items():
-        load = "" if one["load"] is None else f", load {one['load']}"
-        start = "" if one["start_cpu_seconds"] is None else f", start {one['start_cpu_seconds']:,} CPU-s"
-        sessions.setdefault((one["at"], f"{load}{start}"), []).append(job)
-    return " ".join(f"{at}{known}: {', '.join(jobs)}." for (at, known), jobs in sorted(sessions.items()))
+    for job, cost in run["jobs"].items():
+        load = "" if cost["load"] is None else f", load {cost['load']}"
+        start = "" if cost["start_cpu_seconds"] is None else f", start {cost['start_cpu_seconds']:,} CPU-s"
+        sessions.setdefault((cost["at"], f"{load}{start}"), []).append(job)
+    return " ".join(f"{at}{about}: {', '.join(jobs)}." for (at, about), jobs in sorted(sessions.items()))
 
 
 def _missing(run: Mapping[str, Any]) -> str:
@@ -247,21 +248,21 @@ def _missing(run: Mapping[str, Any]) -> str:
     return f"Not run: {', '.join(left)}." if left else "All jobs ran."
 
 
-def _estimate(known: Mapping[str, Any], size: int) -> str:
+def _estimate(measurements: Mapping[str, Any], size: int) -> str:
     """What a run of ``size`` alerts would take, by the largest one there is."""
-    if not even(known):
+    if not even(measurements):
         return ""
-    run = even(known)[-1]
+    run = even(measurements)[-1]
     times = size / run["alerts"]
-    seconds = sum(one["seconds"] for one in run["jobs"].values()) + run["made_seconds"]
+    seconds = sum(cost["seconds"] for cost in run["jobs"].values()) + run["made_seconds"]
     return (
         f"By the run of {run['alerts']:,} it would take about {times * seconds / 60:,.0f} minutes and "
         f"{times * run['disk_mb'] / 1000:,.0f} GB of disk."
     )
 
 
-def _growth(known: Mapping[str, Any]) -> str:
-    runs = even(known)
+def _growth(measurements: Mapping[str, Any]) -> str:
+    runs = even(measurements)
     pairs = [pair for cpu in sorted({run["machine"]["cpu"] for run in runs})
              for pair in pairwise(run for run in runs if run["machine"]["cpu"] == cpu)]  # fmt: skip
     if not pairs:
@@ -281,42 +282,42 @@ def growth(small: Mapping[str, Any], large: Mapping[str, Any], job: str) -> str:
     return f"{ratio:.2f}{above}{'' if before['code'] and before['code'] == after['code'] else ', other code'}"
 
 
-def _skew(known: Mapping[str, Any]) -> str:
-    skewed = [one for one in known["runs"] if one["skew"]]
-    pairs = [(find(known, one["alerts"], 0.0, one["machine"]["cpu"]), one) for one in skewed]
-    pairs = [(plain, one) for plain, one in pairs if plain is not None]
+def _skew(measurements: Mapping[str, Any]) -> str:
+    skewed = [run for run in measurements["runs"] if run["skew"]]
+    pairs = [(find(measurements, run["alerts"], 0.0, run["machine"]["cpu"]), run) for run in skewed]
+    pairs = [(plain, run) for plain, run in pairs if plain is not None]
     if not pairs:
         return "Not run.\n"
     plain, large = pairs[-1]
     rows = []
-    for job, one in large["jobs"].items():
+    for job, cost in large["jobs"].items():
         if job in plain["jobs"]:
             before = plain["jobs"][job]["cpu_seconds"]
-            ratio = f"{one['cpu_seconds'] / before:.2f}"
-            tasks = (f"{one['longest']:.1f}", f"{one['uneven']:.2f}") if one["tasks"] else ("", "")
-            rows.append((job, f"{before:,.1f}", f"{one['cpu_seconds']:,.1f}", ratio, *tasks))
+            ratio = f"{cost['cpu_seconds'] / before:.2f}"
+            tasks = (f"{cost['longest']:.1f}", f"{cost['uneven']:.2f}") if cost["tasks"] else ("", "")
+            rows.append((job, f"{before:,.1f}", f"{cost['cpu_seconds']:,.1f}", ratio, *tasks))
     share = f"CPU-s, {large['skew']:.0%} at one site"
     table = markdown(("job", "CPU-s", share, "ratio", "longest task, s", "over its stage's mean"), rows)
     return f"{table}\n{large['alerts']:,} alerts, {_short(large)}. {_when(large)}\n"
 
 
-def _measured(known: Mapping[str, Any]) -> str:
-    if not (found := measured(known)):
+def _measured(measurements: Mapping[str, Any]) -> str:
+    if not (figures := measured(measurements)):
         return "Not measured yet: `make bench-spark` and `python -m bench.region`.\n"
-    rows = [(f"`{name}`", f"{v:,.3g}" if v < 1000 else f"{v:,.0f}", what) for name, (v, what) in found.items()]
+    rows = [(f"`{name}`", f"{v:,.3g}" if v < 1000 else f"{v:,.0f}", what) for name, (v, what) in figures.items()]
     return markdown(("name", "value", "what"), rows)
 
 
-def _assumed(known: Mapping[str, Any]) -> str:
+def _assumed(measurements: Mapping[str, Any]) -> str:
     rows = [(f"`{name}`", f"{v:,g}" if v < 1 else f"{v:,.0f}", what) for name, (v, what) in ASSUMED.items()]
     return markdown(("name", "value", "what"), rows)
 
 
-def _sizes(known: Mapping[str, Any]) -> str:
-    columns = [sizes(known, agents) for agents in FLEETS]
+def _sizes(measurements: Mapping[str, Any]) -> str:
+    columns = [sizes(measurements, agents) for agents in FLEETS]
     rows = []
     for line in SIZES:
-        values = [shown(one[line.name], line.unit) if line.name in one else "not measured" for one in columns]
+        values = [shown(column[line.name], line.unit) if line.name in column else "not measured" for column in columns]
         rows.append((f"`{line.name}`", line.what, f"`{line.formula.replace('*', '×')}`", *values))
     return markdown(("name", "what", "formula", *(f"{agents:,} agents" for agents in FLEETS)), rows)
 

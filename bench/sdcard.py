@@ -116,10 +116,10 @@ def compaction(folder: Path, count: int = 40_000) -> tuple[float, float]:
 
 def table(rows: Sequence[dict[str, Any]], ratios: tuple[float, float]) -> str:
     """Markdown."""
-    found = {row["cell"]: _shown(row) for row in rows}
+    texts = {row["cell"]: _shown(row) for row in rows}
     cells = report.markdown(
         ("`raw_log.fsync`", *(f"{rate} events/s" for rate in RATES)),
-        ((f"`{policy}`", *(found[Cell(policy, rate)] for rate in RATES)) for policy in POLICIES),
+        ((f"`{policy}`", *(texts[Cell(policy, rate)] for rate in RATES)) for policy in POLICIES),
     )
     ratio = f"{ratios[0]:.2f} : 1 sealed, {ratios[1]:.1f} : 1 compacted"
     return f"{cells}\nBytes of events to bytes of a segment of one-event frames: {ratio}.\n"
@@ -138,18 +138,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="of each measurement")
     parser.add_argument("--folder", type=Path, help="where to write; default: the folder for temporary files")
     parser.add_argument("--document", action="store_true", help="put the table into docs/reliability.md")
-    given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="vedette-sdcard-", dir=given.folder) as name:
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="vedette-sdcard-", dir=options.folder) as name:
         folder = Path(name)
         cells = [Cell(policy, rate) for policy in POLICIES for rate in RATES]
         with ThreadPoolExecutor(len(cells)) as pool:
-            rows = list(pool.map(lambda item: measure(folder / str(item[0]), item[1], given.seconds), enumerate(cells)))
+            rows = list(
+                pool.map(lambda item: measure(folder / str(item[0]), item[1], options.seconds), enumerate(cells))
+            )
         if not any(row["written"] for row in rows):
             sys.stderr.write(f"{folder}: nothing is written there: is it a tmpfs? Name another one with --folder\n")
             return 2
         text = table(rows, compaction(folder / "compaction"))
     print(text)
-    if given.document:
+    if options.document:
         DOCUMENT.write_text(report.filled(DOCUMENT.read_text("utf-8"), {"sdcard": text}), "utf-8")
     return 0
 

@@ -48,19 +48,19 @@ def address(value: str) -> tuple[str, int]:
 
 def _slices(data: mmap.mmap | bytes, start: int, rate: float) -> Iterator[tuple[int, int]]:
     """(start, end) of the slices to write next, whole lines: one turn of an asked rate, else SLICE bytes."""
-    begun, given = time.monotonic(), 0
+    begun, handed = time.monotonic(), 0
     while start < len(data):
         if not rate:
             end = data.rfind(b"\n", start, start + SLICE) + 1 or data.find(b"\n", start) + 1 or len(data)
         else:
-            due = int((time.monotonic() - begun) * rate) - given
+            due = int((time.monotonic() - begun) * rate) - handed
             if due <= 0:
                 time.sleep(TURN)
                 continue
             end = start
             for _ in range(due):
                 end = data.find(b"\n", end) + 1
-                given += 1
+                handed += 1
                 if end in (0, len(data)):
                     end = len(data)
                     break
@@ -189,19 +189,19 @@ def mqtt(
     client.connect(*peer)
     client.loop_start()
     try:
-        given = 0
+        handed = 0
         for start, end in _slices(data, 0, rate):
             for line in _each(data, start, end):
                 name, payload = (topic, line) if topic else (line.partition(b" ")[0].decode(), line.partition(b" ")[2])
                 if not window.acquire(timeout=patience):
                     raise TimeoutError(f"no PUBACK for {patience:g} s")
                 client.publish(name, payload, qos=1)
-                given += 1
+                handed += 1
                 sent.bytes += len(payload)
         deadline = time.monotonic() + patience
-        while sent.lines < given and time.monotonic() < deadline:
+        while sent.lines < handed and time.monotonic() < deadline:
             time.sleep(0.02)
-        sent.complete = sent.lines == given
+        sent.complete = sent.lines == handed
     except TimeoutError as error:
         sent.complete, sent.cut = False, str(error)
     finally:
@@ -228,18 +228,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--reconnect", type=float, default=0.0, metavar="S", help="TCP: try again for so long when cut off"
     )
-    given = parser.parse_args(arguments)
-    if given.file.stat().st_size == 0:
+    options = parser.parse_args(arguments)
+    if options.file.stat().st_size == 0:
         print(json.dumps(asdict(Sent())))
         return 0
-    with given.file.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with options.file.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
-            if given.tcp:
-                sent = tcp(given.tcp, data, rate=given.rate, reconnect=given.reconnect)
-            elif given.udp:
-                sent = udp(given.udp, data, rate=given.rate)
+            if options.tcp:
+                sent = tcp(options.tcp, data, rate=options.rate, reconnect=options.reconnect)
+            elif options.udp:
+                sent = udp(options.udp, data, rate=options.rate)
             else:
-                sent = mqtt(given.mqtt, data, topic=given.topic, rate=given.rate)
+                sent = mqtt(options.mqtt, data, topic=options.topic, rate=options.rate)
         except OSError as error:
             sent = Sent(complete=False, cut=str(error))
     print(json.dumps(asdict(sent)))

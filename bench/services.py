@@ -4,14 +4,12 @@ Zeek as it streams a site's traffic (http, dns, conn, ssl, files), nginx with th
 and with the request's first line alone, Caddy. URIs, addresses, ports, ids and times are fresh in nearly every event,
 one request in 500 is a probe. With all rules of SigmaHQ where they are at hand, else the starter rules; with the native
 kernel and without it, by turns, in one process: CPU µs an event, and the share of events that the kernel decided.
-``python -m bench.services KIND SEED COUNT`` prints the events.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -191,8 +189,3 @@ def measured(count: int, runs: int, say: Callable[[str], None]) -> dict[str, Any
         })  # fmt: skip
         say(f"  {rows[-1]}")
     return {"rules": len(plan.rules), "rows": rows}
-
-
-if __name__ == "__main__":
-    for line in events(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])):
-        sys.stdout.buffer.write(line + b"\n")

@@ -1,6 +1,7 @@
 """Scenario ``sigmahq``: all of SigmaHQ's rules (``RULES``) on Windows events as JSON lines, CPU µs an event.
 
-Events: real ones (``REAL``: 10,000 of them, over and over) and those of ``bench/windows.py``. Each way with the native
+Events: real ones (``REAL``: 10,000 of them, over and over), those of ``bench/windows.py``, and of each file that
+``VEDETTE_EVENTS`` names (``:`` between them; NDJSON, plain or .zst) all, once. Each way with the native
 kernel and without it (``VEDETTE_KERNEL=off``), by turns. Routed, the agent asks a rule only about its log source: live
 over TCP, with raw log and commits, and as ``vedette scan --route``; unrouted is ``vedette scan``. A scan's start is
 measured on an empty file and taken off. ``few`` is the routed scan with ten of the rules.
@@ -17,7 +18,7 @@ import resource
 import shutil
 import statistics
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,25 +51,27 @@ def run(bench: Bench) -> dict[str, Any]:
     sample.write_bytes(b"".join(line + b"\n" for line in windows.events(2, 3000)))
     files = sorted((RULES / "windows" / "process_creation").glob("*.yml"))[:FEW]
     bundle, few = bench.bundle(RULES, sample=sample), bench.bundle(*files, sample=sample)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "rules": len(bench.plan(bundle).rules),
         "kernel": why_not or "in use",
         "rsigma": _version(),
     }
-    for kind, lines in (("real", _real(count)), ("made", windows.events(1, count))):
-        stream = bench.folder / f"windows-{kind}-{count}.log"
-        with stream.open("wb") as file:
-            file.writelines(line + b"\n" for line in lines)
-        found[kind] = _measured(bench, bundle, few, stream, count)
-        found[kind]["bytes_per_event"] = round(stream.stat().st_size / count)
-    return found
+    lines = _lines(REAL)
+    kinds = {"real": [lines[i % len(lines)] for i in range(count)], "made": [*windows.events(1, count)]}
+    for path in map(Path, filter(None, os.environ.get("VEDETTE_EVENTS", "").split(":"))):
+        kinds[path.name.partition(".")[0]] = _lines(path)
+    for kind, lines in kinds.items():
+        stream = bench.folder / f"windows-{kind}-{len(lines)}.log"
+        stream.write_bytes(b"".join(line + b"\n" for line in lines))
+        result[kind] = _measured(bench, bundle, few, stream, len(lines))
+        result[kind]["bytes_per_event"] = round(stream.stat().st_size / len(lines))
+    return result
 
 
-def _real(count: int) -> Iterator[bytes]:
-    """``count`` events of ``REAL``; raises FileNotFoundError."""
-    with REAL.open("rb") as file:
-        lines = zstandard.ZstdDecompressor().stream_reader(file).read().splitlines()
-    return (lines[i % len(lines)] for i in range(count))
+def _lines(path: Path) -> list[bytes]:
+    """The events of a file, of a .zst unpacked; raises OSError."""
+    with path.open("rb") as file:
+        return (zstandard.ZstdDecompressor().stream_reader(file) if path.suffix == ".zst" else file).read().splitlines()
 
 
 def _measured(bench: Bench, bundle: Bundle, few: Bundle, stream: Path, count: int) -> dict[str, Any]:
@@ -96,10 +99,10 @@ def _measured(bench: Bench, bundle: Bundle, few: Bundle, stream: Path, count: in
             for way, used in seconds.items():
                 times.setdefault((way, "rsigma"), []).append(used / count * 1e6)
             bench.say(f"  {stream.stem}, rsigma: {_text(seconds, count)}")
-    found: dict[str, Any] = {way: {} for way in WAYS}
+    medians: dict[str, Any] = {way: {} for way in WAYS}
     for (way, of), runs in times.items():
-        found[way][of] = round(statistics.median(runs), 1)
-    return found
+        medians[way][of] = round(statistics.median(runs), 1)
+    return medians
 
 
 def _rsigma() -> str | None:
@@ -111,8 +114,8 @@ def _version() -> str | None:
     program = _rsigma()
     if program is None:
         return None
-    told = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
-    return told.splitlines()[0]
+    output = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
+    return output.splitlines()[0]
 
 
 def _rsigma_eval(program: str, stream: Path, *options: str) -> float:

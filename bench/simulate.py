@@ -136,9 +136,12 @@ def simulate(plan: Plan, out: Path) -> Truth:
     truth.rows = write_landing(landing, days, world, plan.rows_per_file)
     write_heartbeats(landing, world, plan.first, plan.days, offline, lost)
     truth.silent_rules = write_rules(landing, world, plan.first)
-    exercise = [one["value"] for one in truth.decoys if one["reason"] == "red team"]
+    exercise = [decoy["value"] for decoy in truth.decoys if decoy["reason"] == "red team"]
     write_lookups(
-        out / "lookups", world, exercise, [one["value"] for one in truth.campaigns[::2] if one["kind"] == "ip"]
+        out / "lookups",
+        world,
+        exercise,
+        [campaign["value"] for campaign in truth.campaigns[::2] if campaign["kind"] == "ip"],
     )
     (out / "truth.json").write_text(json.dumps(asdict(truth), indent=1) + "\n")
     return truth
@@ -201,8 +204,8 @@ def _days(
         truth.folds += folded
         truth.matches += int(alerts["count"].sum())
         dates, inverse = np.unique(alerts["time"] // DAY, return_inverse=True)
-        for one, matches in zip(dates, np.bincount(inverse, alerts["count"]), strict=True):
-            name = _text(int(one) * DAY)[:10]
+        for date_number, matches in zip(dates, np.bincount(inverse, alerts["count"]), strict=True):
+            name = _text(int(date_number) * DAY)[:10]
             truth.by_day[name] = truth.by_day.get(name, 0) + int(matches)
         yield alerts
 
@@ -292,14 +295,14 @@ def _steps(
     # Of few rules none may be both; then one that fits will do, or any.
     every = np.ones_like(fitting)
     choices = (np.setdiff1d(np.flatnonzero(those), world.new_rules) for those in (fitting & grave, fitting, every))
-    usable = next(one for one in choices if one.size)
+    usable = next(pool for pool in choices if pool.size)
     usable = usable[np.argsort(world.tactic[usable], kind="stable")]
     rows: list[tuple[int, int, int]] = []
     arrivals = np.sort(rng.uniform(0, 0.75, sites.size)) * hours * HOUR
     for site, arrival in zip(sites, arrivals, strict=True):
-        taken = np.sort(rng.choice(usable.size, min(usable.size, int(rng.integers(2, 6))), replace=False))
+        chosen = np.sort(rng.choice(usable.size, min(usable.size, int(rng.integers(2, 6))), replace=False))
         at = start + int(arrival)
-        for rule in usable[taken]:
+        for rule in usable[chosen]:
             for _ in range(int(rng.integers(1, 4))):
                 rows.append((at, int(site), int(rule)))
                 at += int(rng.integers(5_000_000, int(hours * HOUR * 0.25 / 15)))
@@ -387,9 +390,9 @@ def _silences(
     plan: Plan, world: World, rng: np.random.Generator, rates: Rates, truth: Truth
 ) -> list[tuple[int, int, int]]:
     hourly = rates.sum(axis=2)
-    found: list[tuple[int, int, int]] = []
+    silences: list[tuple[int, int, int]] = []
     for site in rng.permutation(plan.sites):
-        if len(found) == plan.silences:
+        if len(silences) == plan.silences:
             break
         hours = int(rng.integers(24, 49))
         start = _later(plan) + int(rng.integers(0, max(1, (plan.end - _later(plan)) // HOUR - hours))) * HOUR
@@ -397,11 +400,11 @@ def _silences(
         expected = float(hourly[:, site].reshape(-1)[first : first + hours].sum())
         if expected < 8 * hours or start + hours * HOUR > plan.end:
             continue
-        found.append((int(site), start, start + hours * HOUR))
+        silences.append((int(site), start, start + hours * HOUR))
         truth.silences.append(
             {"site": world.place(int(site)), "start": start, "end": start + hours * HOUR, "expected": round(expected)}
         )
-    return found
+    return silences
 
 
 def _bursts(
@@ -412,7 +415,7 @@ def _bursts(
     loud: Numbers,
     truth: Truth,
 ) -> list[Alerts]:
-    made = []
+    bursts = []
     for _ in range(plan.bursts):
         site = int(rng.choice(loud))
         rule = int(rng.choice(np.flatnonzero(rates[:, site].sum(axis=(0, 2)) > 0)))
@@ -421,12 +424,12 @@ def _bursts(
         usual = float(rates[:, site, rule].max())
         count = int(hours * max(60, 12 * usual))
         time = start + rng.integers(0, hours * HOUR, count)
-        made.append(_alerts(world, rng, time, np.full(count, site), np.full(count, rule)))
+        bursts.append(_alerts(world, rng, time, np.full(count, site), np.full(count, rule)))
         truth.bursts.append(
             {"site": world.place(site), "rule_id": world.rule_ids[rule], "start": start, "end": start + hours * HOUR,
              "alerts": count, "usual": round(usual, 2)}
         )  # fmt: skip
-    return made
+    return bursts
 
 
 def _offline(
@@ -434,21 +437,21 @@ def _offline(
 ) -> list[tuple[int, int, int]]:
     """Agents that are cut off, none of them at a site that falls silent."""
     agents = [n for n in range(plan.sites * AGENTS) if n // AGENTS in loud]
-    found = []
+    gaps = []
     for agent in rng.choice(agents, min(plan.offline, len(agents)), replace=False):
         since = int(rng.integers(plan.first, plan.end - DAY // 2))
         until = since + int(rng.integers(DAY, 4 * DAY))
-        found.append((int(agent), since, until))
+        gaps.append((int(agent), since, until))
         truth.offline.append({"agent_id": world.agent(int(agent)), "since": since, "until": until})
-    return found
+    return gaps
 
 
 def _lossy(plan: Plan, world: World, rng: np.random.Generator, truth: Truth) -> dict[int, int]:
-    found = {}
+    lost = {}
     for agent in rng.choice(plan.sites * AGENTS, min(plan.lossy, plan.sites), replace=False):
-        found[int(agent)] = int(rng.integers(20, 200))
-        truth.lossy.append({"agent_id": world.agent(int(agent)), "missing": found[int(agent)]})
-    return found
+        lost[int(agent)] = int(rng.integers(20, 200))
+        truth.lossy.append({"agent_id": world.agent(int(agent)), "missing": lost[int(agent)]})
+    return lost
 
 
 def _text(time: int) -> str:
@@ -459,10 +462,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.simulate", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="must not hold a landing yet")
-    for one in fields(Plan):
-        kind: Callable[[str], object] = date.fromisoformat if isinstance(one.default, date) else type(one.default)
-        name = f"--{one.name.replace('_', '-')}"
-        parser.add_argument(name, type=kind, default=one.default, metavar="N", help=f"default: {one.default}")
+    for setting in fields(Plan):
+        kind: Callable[[str], object] = (
+            date.fromisoformat if isinstance(setting.default, date) else type(setting.default)
+        )
+        name = f"--{setting.name.replace('_', '-')}"
+        parser.add_argument(name, type=kind, default=setting.default, metavar="N", help=f"default: {setting.default}")
     said = vars(parser.parse_args(arguments))
     out = said.pop("out")
     if (out / "landing").exists():

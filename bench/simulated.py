@@ -107,9 +107,9 @@ class World:
         """A text that no alert has had: its index."""
         number = self._next
         self._next += 1
-        made = {"ip": _address(number), "user": f"contractor{number}", "hash": _hex(self.seed + 1, number),
+        texts = {"ip": _address(number), "user": f"contractor{number}", "hash": _hex(self.seed + 1, number),
                 "user_agent": f"python-kit/{number}"}  # fmt: skip
-        self.texts[kind].append(made[kind])
+        self.texts[kind].append(texts[kind])
         return len(self.texts[kind]) - 1
 
     def own(self, kind: str, rng: np.random.Generator, sites: Numbers) -> Numbers:
@@ -123,12 +123,12 @@ class World:
         first, number = self.roaming
         ip = np.where(draw < 0.4, rng.integers(0, PRIVATE, count), self.own("ip", rng, sites))
         ip = np.where(draw > 0.97, first + rng.integers(0, number, count), ip)
-        found = {"ip": np.where(shape != 2, ip, -1)}
+        entities = {"ip": np.where(shape != 2, ip, -1)}
         for kind, share, shapes in (("user", 0.3, (0, 2)), ("hash", 0.3, (2,)), ("user_agent", 0.9, (1,))):
             common = rng.random(count) < share
             text = np.where(common, rng.integers(0, self.common[kind], count), self.own(kind, rng, sites))
-            found[kind] = np.where(np.isin(shape, shapes), text, -1)
-        return found
+            entities[kind] = np.where(np.isin(shape, shapes), text, -1)
+        return entities
 
     def place(self, site: int) -> str:
         return f"{self.fleets[site]}/{self.site_names[site]}"
@@ -164,8 +164,8 @@ def alert_ids(numbers: Numbers, seed: int) -> pa.Array:
     digits = np.frombuffer(b"0123456789abcdef", np.uint8)
     text = np.stack((digits[data >> 4], digits[data & 15]), axis=2).reshape(len(numbers), 32)
     offsets = np.arange(len(numbers) + 1, dtype=np.int32) * 32
-    made = pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(text)))
-    return pc.if_else(pa.array(numbers >= 0), made, pa.scalar(None, pa.string()))
+    ids = pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(text)))
+    return pc.if_else(pa.array(numbers >= 0), ids, pa.scalar(None, pa.string()))
 
 
 class Rows:
@@ -292,15 +292,15 @@ def rule_tags(world: World, number: int) -> list[str]:
 
 def write_landing(landing: Path, days: Iterator[tuple[int, Alerts]], world: World, rows_per_file: int) -> int:
     """Write ``alerts`` of the landing from (end of day, alerts received before it); how many rows."""
-    rows, made, number = Rows(world), 0, 0
+    rows, written, number = Rows(world), 0, 0
     for _, alerts in days:
         order = np.argsort(alerts["received"], kind="stable")
         for first in range(0, order.size, rows_per_file):
             part = {name: column[order[first : first + rows_per_file]] for name, column in alerts.items()}
             _write(landing / "alerts", int(part["received"][-1]), number, rows.table(part))
             number += 1
-            made += part["number"].size
-    return made
+            written += part["number"].size
+    return written
 
 
 def _write(folder: Path, at: int, number: int, table: pa.Table) -> None:
@@ -319,7 +319,7 @@ def write_heartbeats(
         for hour in range(24):
             at = first + day * DAY + hour * HOUR + 30_000_000
             for agent in range(world.sites * AGENTS):
-                if any(one == agent and since <= at < until for one, since, until in offline):
+                if any(silent == agent and since <= at < until for silent, since, until in offline):
                     continue
                 rows.append(_beat(world, agent, at, day * 24 + hour + 1, lost.get(agent, 0)))
         _write(

@@ -28,11 +28,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from statistics import StatisticsError, linear_regression
 from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from bench import traffic
 from bench.send import mqtt, tcp, udp
@@ -114,9 +116,9 @@ class Sample(NamedTuple):
 def minutes(samples: Sequence[Sample]) -> list[dict[str, float]]:
     """The mean of each minute's samples, in MiB."""
     rows = []
-    for minute in sorted({int(one.when // 60) for one in samples}):
-        part = [one for one in samples if one.when // 60 == minute]
-        means = {name: round(sum(getattr(one, name) for one in part) / len(part), 2) for name in MEMORY}
+    for minute in sorted({int(sample.when // 60) for sample in samples}):
+        part = [sample for sample in samples if sample.when // 60 == minute]
+        means = {name: round(sum(getattr(sample, name) for sample in part) / len(part), 2) for name in MEMORY}
         rows.append({"minute": minute, **means})
     return rows
 
@@ -178,10 +180,10 @@ def verdict(figures: Figures) -> list[str]:
             wrong.append(f"{name}: {figures.sent[name]} lines sent, {figures.stored[name]} stored")
     if figures.stored["mqtt"] < figures.sent["mqtt"]:
         wrong.append(f"mqtt: {figures.sent['mqtt']} messages acknowledged, {figures.stored['mqtt']} stored")
-    made, receipted = figures.alerts["made"], figures.alerts["receipted"]
-    if not made == receipted == figures.landed:
-        wrong.append(f"{made} alerts made, {receipted} receipted, {figures.landed} in the landing")
-    if not made:
+    alerts, receipted = figures.alerts["made"], figures.alerts["receipted"]
+    if not alerts == receipted == figures.landed:
+        wrong.append(f"{alerts} alerts made, {receipted} receipted, {figures.landed} in the landing")
+    if not alerts:
         wrong.append("no alert was made: nothing is proven")
     of = figures.statements
     if figures.statements_peak > of["max_bytes"]:
@@ -218,7 +220,7 @@ class Region:
 
     def push(self) -> None:
         """Publish the next version; raises OSError while the broker is away."""
-        manifest = replace(self._template.manifest, version=self.version + 1)
+        manifest = structs.replace(self._template.manifest, version=self.version + 1)
         data = sign(archive({**self._template.parts, MANIFEST: manifest.to_bytes()}), self._key, "f1", "stable")
         asyncio.run(publish(MqttSettings(url=self.broker.url), data, fleet="f1"))
         self.version += 1
@@ -328,22 +330,26 @@ class Soak:
         figures.landed = len(self.agent.alerts(self.landed))
         state = status["statement_state"]
         figures.statements = {name: state[name] for name in ("bytes", "max_bytes", "evicted")}
-        figures.statements["failed"] = sum(one["failed"] for one in state["statements"])
+        figures.statements["failed"] = sum(statement["failed"] for statement in state["statements"])
 
     def _measure(self, samples: Sequence[Sample]) -> None:
         figures, first, last = self.figures, samples[len(samples) // 10], self._sample(samples[-1].when, self._status())
-        half = [(one.when, one.own_mb) for one in samples[len(samples) // 2 :]]
+        half = [(sample.when, sample.own_mb) for sample in samples[len(samples) // 2 :]]
         rise = slope(half)
-        figures.rss_mb = round(first.rss_mb, 1), round(last.rss_mb, 1), round(max(one.rss_mb for one in samples), 1)
+        figures.rss_mb = (
+            round(first.rss_mb, 1),
+            round(last.rss_mb, 1),
+            round(max(sample.rss_mb for sample in samples), 1),
+        )
         figures.minutes = minutes(samples)
         figures.rss_slope_kb_minute = round(rise * 60 * 1024, 1)
         figures.rss_rise_mb = round(rise * (half[-1][0] - half[0][0]), 2)
-        figures.descriptors = first.descriptors, last.descriptors, max(one.descriptors for one in samples)
+        figures.descriptors = first.descriptors, last.descriptors, max(sample.descriptors for sample in samples)
 
     def _sample(self, when: float, status: Mapping[str, Any]) -> Sample:
         proc = Path(f"/proc/{self._pid()}")
         statements = status["statement_state"]["bytes"]
-        rows = sum(one["rows"] for one in status["statement_state"]["statements"])
+        rows = sum(statement["rows"] for statement in status["statement_state"]["statements"])
         self.figures.statements_peak = max(self.figures.statements_peak, statements)
         self.figures.statements_rows = max(self.figures.statements_rows, rows)
         state = status["correlation_state"]["bytes"] + statements
@@ -438,10 +444,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rate", type=int, default=250, help="events per second of each of the four inputs")
     parser.add_argument("--push-every", type=float, default=60.0, metavar="S", help="seconds between two bundles")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="vedette-soak-") as folder:
-        print(f"soak: {given.minutes:g} minutes, 4 × {given.rate} events/s", flush=True)
-        figures = Soak(Path(folder), rate=given.rate, push_every=given.push_every).run(given.minutes * 60)
+        print(f"soak: {options.minutes:g} minutes, 4 × {options.rate} events/s", flush=True)
+        figures = Soak(Path(folder), rate=options.rate, push_every=options.push_every).run(options.minutes * 60)
     print(json.dumps(asdict(figures), indent=1))
     for reason in (wrong := verdict(figures)):
         print(f"WRONG  {reason}", file=sys.stderr)

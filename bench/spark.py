@@ -129,8 +129,8 @@ def fleet(alerts: int, skew: float, out: Path) -> dict[str, Any]:
     if not truth.exists():
         shutil.rmtree(out, ignore_errors=True)
         simulate(plan(alerts, skew), out)
-    found: dict[str, Any] = json.loads(truth.read_text("utf-8"))
-    return found
+    planted: dict[str, Any] = json.loads(truth.read_text("utf-8"))
+    return planted
 
 
 def session(jobs: Sequence[str], said: argparse.Namespace) -> Iterator[list[Cost]]:
@@ -249,7 +249,7 @@ def run(said: argparse.Namespace) -> None:
     truth = fleet(said.alerts, said.skew, out)
     landing = folder_mb(out / "landing" / "alerts")
     print(f"{truth['rows']:,} rows landed, {landing:,.0f} MB", file=sys.stderr)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "alerts": said.alerts,
         "skew": said.skew,
         "landed": truth["rows"],
@@ -271,15 +271,15 @@ def run(said: argparse.Namespace) -> None:
         for line in done.stdout or ():
             if not line.startswith(b"["):
                 continue  # output of Spark or a library
-            start, *costs = [Cost(**one) for one in json.loads(line)]
+            start, *costs = [Cost(**fields_of) for fields_of in json.loads(line)]
             about["start_cpu_seconds"] = round(start.cpu_seconds, 1)
-            found["jobs"] = {cost.job: {**scale.rounded(asdict(cost)), **about} for cost in costs}
+            results["jobs"] = {cost.job: {**scale.rounded(asdict(cost)), **about} for cost in costs}
             if "ingest" in jobs:
-                kept = out / "tables" / "_checkpoints" / "alerts"
-                found |= {"checkpoint_mb": round(folder_mb(kept), 3), "batches": len(_batches(kept))}
-            found["disk_mb"] = round(folder_mb(out), 1)
+                checkpoint = out / "tables" / "_checkpoints" / "alerts"
+                results |= {"checkpoint_mb": round(folder_mb(checkpoint), 3), "batches": len(_batches(checkpoint))}
+            results["disk_mb"] = round(folder_mb(out), 1)
             if not said.no_docs:
-                scale.keep(found, machine())
+                scale.keep(results, machine())
                 scale.document()
     if done.returncode:
         raise SystemExit(f"the jobs ended with code {done.returncode}")

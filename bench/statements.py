@@ -37,13 +37,14 @@ from vedette.model.times import clamp
 from vedette.plan.plan import Plan
 from vedette.plan.query import Call, Column, Literal, Node, Row, Type, Windowed
 from vedette.rules import build
-from vedette.runtime.events import Event, Read
+from vedette.runtime.alerts.events import Event
+from vedette.runtime.alerts.rows import Read
 from vedette.stream.expression import calc
 from vedette.stream.keyed import Budget
-from vedette.stream.network import Network
-from vedette.stream.operator import Operator
+from vedette.stream.network.network import Network
+from vedette.stream.operators.base import Operator
 from vedette.stream.statements import Statements
-from vedette.system.resident import resident
+from vedette.system.memory import resident
 
 DEVICES = 1000
 PAIRS = 15
@@ -134,19 +135,19 @@ def chunks(lines: Sequence[bytes], codec: str) -> list[Chunk]:
     ]
 
 
-def known(one: Match, frame: Frame) -> Event:
-    chunk, record = frame.chunk, one.record
+def decoded_event(match: Match, frame: Frame) -> Event:
+    chunk, record = frame.chunk, match.record
     time = clamp(record.event_time, chunk.received_at)[0]
-    return Event(frame, one.start, one.end, record, record.host, time, Flag(0))
+    return Event(frame, match.start, match.end, record, record.host, time, Flag(0))
 
 
-def evaluate(plan: Plan, given: Sequence[Chunk]) -> tuple[float, int]:
+def evaluate(plan: Plan, stream: Sequence[Chunk]) -> tuple[float, int]:
     """CPU seconds, and matches or rows, with the fields of their alerts."""
     engine, statements, context, joiner = Engine(plan, route=False), Statements(plan.statements), Context(), Joiner()
-    offset = found = 0
+    offset = rows = 0
     read: dict[str, list[Read]] = {}
     began = time.process_time()
-    for chunk in given:
+    for chunk in stream:
         frame = Frame(offset, chunk)
         for event in engine.gathered(frame, joiner, context):
             if isinstance(event, Batch):
@@ -155,26 +156,26 @@ def evaluate(plan: Plan, given: Sequence[Chunk]) -> tuple[float, int]:
             for match in engine.matches(event.frame.chunk, event, context):
                 rule = plan.rules[match.rule]
                 if not statements.wants(rule.id):
-                    found += bool(engine.shown(match.rule, match.record))
+                    rows += bool(engine.shown(match.rule, match.record))
                     continue
-                one = Read(engine, event.frame, match, context, partial(known, match, event.frame))
+                reading = Read(engine, event.frame, match, context, partial(decoded_event, match, event.frame))
                 if statements.filters(rule.id):
-                    read.setdefault(rule.id, []).append(one)
+                    read.setdefault(rule.id, []).append(reading)
                 else:
-                    statements.add(rule.id, one)
+                    statements.add(rule.id, reading)
         for id, events in read.items():
-            found += sum(bool(one.fields) for one in statements.filter(id, events)[0])
+            rows += sum(bool(row.fields) for row in statements.filter(id, events)[0])
         read.clear()
-        found += sum(bool(one.fields) for one in statements.take())
+        rows += sum(bool(row.fields) for row in statements.take())
         offset += len(chunk.data)
-    found += sum(bool(one.fields) for one in statements.finish())
-    return time.process_time() - began, found
+    rows += sum(bool(row.fields) for row in statements.finish())
+    return time.process_time() - began, rows
 
 
 def gather(engine: Engine, statements: Statements, frame: Frame, batch: Batch, context: Context) -> None:
     def event(number: int) -> Read:
         match = engine.alone(batch, number, frame, context)
-        return Read(engine, frame, match, context, partial(known, match, frame))
+        return Read(engine, frame, match, context, partial(decoded_event, match, frame))
 
     engine.taken(batch)
     rules = [engine.plan.rules[rule].id for rule in sorted(batch.rules)]
@@ -183,23 +184,23 @@ def gather(engine: Engine, statements: Statements, frame: Frame, batch: Batch, c
     assert not failed, failed
 
 
-def lived(plan: Plan, given: Sequence[Chunk]) -> tuple[float, int]:
+def lived(plan: Plan, stream: Sequence[Chunk]) -> tuple[float, int]:
     """CPU seconds of a pipeline for what its raw log holds, with the alerts in the outbox, and their number."""
     with tempfile.TemporaryDirectory() as folder:
         life = Life(Path(folder), Engine(plan, route=False))
-        life.give(*(replace(chunk, received_at=NOW) for chunk in given))
+        life.give(*(replace(chunk, received_at=NOW) for chunk in stream))
         began = time.process_time()
         life.live()
         spent = time.process_time() - began
-        found = life.counters.totals["alerts_made"]
+        alerts = life.counters.totals["alerts_made"]
         life.end()
-    return spent, found
+    return spent, alerts
 
 
 def compared(what: str, ways: Sequence[Callable[[], tuple[float, int]]], count: int) -> None:
     """A statement and its Sigma rule, PAIRS times by turns."""
     pairs = [[way() for way in (ways if turn % 2 else ways[::-1])][:: 1 if turn % 2 else -1] for turn in range(PAIRS)]
-    assert len({found for pair in pairs for _, found in pair}) == 1
+    assert len({rows for pair in pairs for _, rows in pair}) == 1
     ratio = statistics.median(sql / sigma for (sql, _), (sigma, _) in pairs)
     sql, sigma = (statistics.median(pair[way][0] for pair in pairs) / count * 1e6 for way in range(2))
     print(f"a filter, {what}: {sql:.3f} us an event, its Sigma rule {sigma:.3f}: {ratio:.2f} x")
@@ -241,21 +242,21 @@ def operated(query: str, count: int) -> float:
     """Microseconds a row of a statement over 1,000 devices, by the network alone."""
     network = Network(compiled(f"{TABLE}INSERT INTO alerts {query};").statements, Budget(1 << 30))
     ((rule, (scan,)),) = network.scans.items()
-    given = []
+    fed = []
     for i in range(count):
         device, temperature = f"device-{i * 7919 % DEVICES}", i * 31 % 450 / 10
         values = {"ts": (START + i // 2) * 1000, "device": device, "temperature": temperature}
-        given.append((i, *(values[source.path] for source in scan.sources)))
+        fed.append((i, *(values[source.path] for source in scan.sources)))
     began = time.process_time()
     for start in range(0, count, 2000):
-        for row in given[start : start + 2000]:
+        for row in fed[start : start + 2000]:
             network.feed(rule, row)
         network.flush()
     return (time.process_time() - began) / count * 1e6
 
 
 def windows_of(network: Network) -> Operator:
-    return next(one for one in network.operators.values() if isinstance(one.node, Windowed))
+    return next(operator for operator in network.operators.values() if isinstance(operator.node, Windowed))
 
 
 def rows(node: Node, count: int, devices: int) -> list[Row]:
@@ -269,19 +270,19 @@ def rows(node: Node, count: int, devices: int) -> list[Row]:
 
 def main(count: int) -> None:
     lines = list(readings(count))
-    given = chunks(lines, "json")
+    stream = chunks(lines, "json")
     for number in (1, 10, 100, 500):
         before, began = resident(), time.process_time()
         plan = compiled(TABLE + "".join(f"INSERT INTO alerts {query};\n" for query in queries(number)))
         compiling = (time.process_time() - began) / number
-        seconds, found = evaluate(plan, given)
+        seconds, alerted = evaluate(plan, stream)
         grown = (resident() - before) / 1e6
         beside = ""
         if (python := os.environ.get("FLINK")) and number <= 100:
-            start, taken = flink(python, lines[:100], number), flink(python, lines, number)
-            beside = f"; Flink {taken:.1f} s of CPU, {start:.1f} of them to start"
+            start, whole = flink(python, lines[:100], number), flink(python, lines, number)
+            beside = f"; Flink {whole:.1f} s of CPU, {start:.1f} of them to start"
         print(
-            f"{number:4} statements: {seconds / count * 1e6:6.2f} us an event, {found} rows, {grown:+.0f} MB,"
+            f"{number:4} statements: {seconds / count * 1e6:6.2f} us an event, {alerted} rows, {grown:+.0f} MB,"
             f" {compiling * 1e3:.1f} ms a statement to compile{beside}"
         )
     if "FLINK" not in os.environ:
@@ -311,8 +312,8 @@ def main(count: int) -> None:
     for start in range(0, groups, 4096):
         operator.push(0, many[start : start + 4096])
     network.budget.settle()
-    taken = tracemalloc.get_traced_memory()[0] - before + groups * (49 + len("device-000000"))
-    print(f"{taken / groups:.0f} bytes a group with its key's text, {network.budget.used / groups:.0f} accounted")
+    whole = tracemalloc.get_traced_memory()[0] - before + groups * (49 + len("device-000000"))
+    print(f"{whole / groups:.0f} bytes a group with its key's text, {network.budget.used / groups:.0f} accounted")
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def queries(number: int, least: float) -> list[str]:
 
 def measured(folder: Path, written: Sequence[str], lines: Sequence[bytes], limit: MemoryLimit) -> dict[str, Any]:
     """One agent with the statements ``written``, from its start to its end."""
-    sql = TABLE + "".join(f"\n-- title: Limit {i}\nINSERT INTO alerts {one};\n" for i, one in enumerate(written))
+    sql = TABLE + "".join(f"\n-- title: Limit {i}\nINSERT INTO alerts {query};\n" for i, query in enumerate(written))
     (folder / "rules").mkdir(parents=True)
     (folder / "rules" / "limits.sql").write_text(sql)
     groups = [b"\n".join(lines[at : at + BATCH]) for at in range(0, len(lines), BATCH)]
@@ -77,13 +77,14 @@ def measured(folder: Path, written: Sequence[str], lines: Sequence[bytes], limit
         )
         try:
             status = agent.wait(
-                lambda one: one["rules"]["statements"] == len(written) and "broker_connected" in agent.tail(), 120
+                lambda state: state["rules"]["statements"] == len(written) and "broker_connected" in agent.tail(),
+                120,
             )
             base, begun = totals(status), agent.settle(20)  # the rest of a start
             memory = Memory(agent)
             memory.start()
             fast.publish(("127.0.0.1", server.port), [(b"plant/batch", group) for group in groups])
-            status = agent.wait(lambda one: finished(one, len(lines)), 600)
+            status = agent.wait(lambda state: finished(state, len(lines)), 600)
             memory.done.set()
             used = agent.usage()
             account(status, base, len(lines))
@@ -96,8 +97,8 @@ def measured(folder: Path, written: Sequence[str], lines: Sequence[bytes], limit
     return {
         "statements": len(written),
         "us_an_event": round((used.seconds - begun.seconds) / len(lines) * 1e6, 2),
-        "rows": sum(one["rows"] for one in counted),
-        "failed": sum(one["failed"] for one in counted),
+        "rows": sum(statement["rows"] for statement in counted),
+        "failed": sum(statement["failed"] for statement in counted),
         "rss_mb": {
             "idle": begun.rss_mb,
             "first tenth": samples[len(samples) // 10],
@@ -111,24 +112,24 @@ def measured(folder: Path, written: Sequence[str], lines: Sequence[bytes], limit
 
 def main(count: int, least: float, numbers: Sequence[int]) -> None:
     lines = list(readings(count))
-    given = chunks(lines, "json")
+    chunked = chunks(lines, "json")
     with tempfile.TemporaryDirectory() as folder, MemoryLimit() as limit:
         print(f"{count} readings in payloads of {BATCH}; memory limit: {limit.kind}")
         for number in numbers:
             written = queries(number, least)
-            found = measured(Path(folder) / str(number), written, lines, limit)
+            figures = measured(Path(folder) / str(number), written, lines, limit)
             plan = compiled(TABLE + "".join(f"INSERT INTO alerts {query};\n" for query in written))
-            rows = evaluate(plan, given)[1]
+            rows = evaluate(plan, chunked)[1]
             # The last windows are open in the agent: nothing has come behind them.
-            assert found["rows"] <= rows
-            assert found["failed"] == 0
-            print(json.dumps(found), flush=True)
+            assert figures["rows"] <= rows
+            assert figures["failed"] == 0
+            print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
+    arguments = sys.argv[1:]
     main(
-        int(given[0]) if given else 200_000,
-        float(given[1]) if len(given) > 1 else LEAST,
-        [int(given[2])] if len(given) > 2 else (1, 10, 100, 500),
+        int(arguments[0]) if arguments else 200_000,
+        float(arguments[1]) if len(arguments) > 1 else LEAST,
+        [int(arguments[2])] if len(arguments) > 2 else (1, 10, 100, 500),
     )

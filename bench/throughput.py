@@ -58,11 +58,11 @@ def run(bench: Bench) -> dict[str, Any]:
             bundle, stream = bench.bundle(bench.rules(count, share)), bench.stream(lines)
             looked = _stored(bundle) if (count, share) == (most, 0.01) else None
             times = bench.runs if (count, share) in ((counts[0], 0.01), (most, 0.01), (most, 1.0)) else 1
-            found = middle(
+            row = middle(
                 [stream_run(bench, f"{count}x{share:g}", bundle, stream, lines, keep=looked) for _ in range(times)]
             )
-            bench.say(f"  {count} rules, {share:.1%}: {found['events_per_cpu_second']:,} events per CPU-second")
-            cells.append({"rules": count, "share": share, **found})
+            bench.say(f"  {count} rules, {share:.1%}: {row['events_per_cpu_second']:,} events per CPU-second")
+            cells.append({"rules": count, "share": share, **row})
     lines = bench.size(LINES[1.0], LINES[1.0] // 10)
     bundle = bench.bundle(bench.rules(most, 1.0))
     repeated = middle(

@@ -179,32 +179,32 @@ def _generate(arguments: Sequence[str]) -> int:
     parser.add_argument("--per-second", type=int, default=PER_SECOND, help="lines per second of the stream's own time")
     parser.add_argument("--truth", metavar="FILE", help="write the labels of planted lines here, as NDJSON")
     parser.add_argument("--out", metavar="FILE", help="default: standard output")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     truth: list[Planted] = []
-    start = _start(given.start, given.count, given.per_second) if given.start else START
+    start = _start(options.start, options.count, options.per_second) if options.start else START
     with ExitStack() as stack:
-        out = stack.enter_context(open(given.out, "wb")) if given.out else sys.stdout.buffer
+        out = stack.enter_context(open(options.out, "wb")) if options.out else sys.stdout.buffer
         for block in blocks(
-            given.seed,
-            given.count,
-            attack_rate=given.attacks,
+            options.seed,
+            options.count,
+            attack_rate=options.attacks,
             start=start,
-            per_second=given.per_second,
-            kind=given.kind,
+            per_second=options.per_second,
+            kind=options.kind,
             truth=truth,
         ):
             out.write(block)
         out.flush()
-    if given.truth:
-        with open(given.truth, "w", encoding="utf-8") as file:
+    if options.truth:
+        with open(options.truth, "w", encoding="utf-8") as file:
             file.writelines(json.dumps(label._asdict()) + "\n" for label in truth)
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    return send.main(given[1:]) if given[:1] == ["send"] else _generate(given)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    return send.main(words[1:]) if words[:1] == ["send"] else _generate(words)
 
 
 if __name__ == "__main__":

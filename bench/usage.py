@@ -59,7 +59,7 @@ class _Seen:
 
 def family(first: int) -> Iterator[tuple[int, list[str]]]:
     """``first`` and all processes below it, each with the fields of its ``stat`` from ``state`` on."""
-    found: dict[int, list[str]] = {}
+    stats: dict[int, list[str]] = {}
     below: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdecimal():
@@ -67,13 +67,13 @@ def family(first: int) -> Iterator[tuple[int, list[str]]]:
                 stat = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            found[int(entry)] = stat
+            stats[int(entry)] = stat
             below.setdefault(int(stat[1]), []).append(int(entry))
     queue = [first]
     while queue:
         pid = queue.pop()
-        if pid in found:
-            yield pid, found[pid]
+        if pid in stats:
+            yield pid, stats[pid]
         queue += below.get(pid, [])
 
 
@@ -97,5 +97,5 @@ def measured() -> Iterator[Usage]:
         done.set()
         watcher.join()
         seen.look()
-        usage.cpu_seconds = sum(cpu - before.cpu.get(one, 0.0) for one, cpu in seen.cpu.items())
+        usage.cpu_seconds = sum(cpu - before.cpu.get(process, 0.0) for process, cpu in seen.cpu.items())
         usage.jvm_mb, usage.other_mb = seen.jvm / 1e6, seen.other / 1e6

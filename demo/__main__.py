@@ -120,10 +120,10 @@ def bundle(rules: Path, version: int, key: Path) -> Path:
     path, sample = WORK / f"rules-{version}.vbundle", WORK / "sample.log"
     if not sample.exists():
         command(sys.executable, "-m", "bench.traffic", "--count", 20_000, "--seed", 3, "--out", sample)
-    made = command(
+    output = command(
         VEDETTE, "bundle", "build", rules, "-o", path, "--version", version, "--name", "demo", "--sample", sample
     )
-    print(made.replace(f"{ROOT}/", ""), end="")
+    print(output.replace(f"{ROOT}/", ""), end="")
     command(VEDETTE, "bundle", "sign", path, "--key", key, "--fleet", "demo")
     return path
 
@@ -139,11 +139,11 @@ def traffic() -> None:
 
 def reputation(path: Path) -> None:
     """A table of addresses, those of the traffic's attackers among them."""
-    known = [f"{network}.{host}" for network in ("203.0.113", "198.51.100") for host in range(256)]
-    others = (f"{n >> 16 & 63 | 128}.{n >> 14 & 255}.{n >> 7 & 255}.{n & 127}" for n in range(ADDRESSES - len(known)))
+    listed = [f"{network}.{host}" for network in ("203.0.113", "198.51.100") for host in range(256)]
+    others = (f"{n >> 16 & 63 | 128}.{n >> 14 & 255}.{n >> 7 & 255}.{n & 127}" for n in range(ADDRESSES - len(listed)))
     with path.open("w") as table:
         table.write("ip,kind\n")
-        table.writelines(f"{ip},{KINDS[i % len(KINDS)]}\n" for i, ip in enumerate(chain(known, others)))
+        table.writelines(f"{ip},{KINDS[i % len(KINDS)]}\n" for i, ip in enumerate(chain(listed, others)))
 
 
 def main() -> None:
@@ -218,8 +218,8 @@ def main() -> None:
         reputation(WORK / "reputation.csv")
         lookup, rule = WORK / "reputation.vlookup", WORK / "known.sql"
         rule.write_text(KNOWN)
-        made = command(VEDETTE, "lookup", "build", WORK / "reputation.csv", "-o", lookup, "--key", "ip:ip")
-        print(made.replace(f"{ROOT}/", ""), end="")
+        output = command(VEDETTE, "lookup", "build", WORK / "reputation.csv", "-o", lookup, "--key", "ip:ip")
+        print(output.replace(f"{ROOT}/", ""), end="")
         rows = command(VEDETTE, "scan", "--rules", rule, "--lookup", lookup, WORK / "lines.log").splitlines()
         if not rows:
             sys.exit("the rule in SQL found nothing")

@@ -101,11 +101,11 @@ def traffic(number: int, site: str, minutes: int | None, now: datetime) -> None:
     folder, start = WORK / site, now - timedelta(hours=1)
     auth, web = ([], []) if minutes is None else intrusion(site, start + timedelta(minutes=minutes))
     for kind, name, count, planted in (("syslog", "auth.log", LINES, auth), ("access", "access.log", REQUESTS, web)):
-        made = command(
+        output = command(
             sys.executable, "-m", "bench.traffic", "--count", count, "--seed", 40 + number, "--kind", kind,
             "--start", f"{start:%Y-%m-%dT%H:%M:%S+00:00}", "--per-second", 1,
         )  # fmt: skip
-        lines = made.splitlines()
+        lines = output.splitlines()
         place = 0 if minutes is None else min(len(lines), minutes * 60)
         (folder / name).write_text("\n".join([*lines[:place], *planted, *lines[place:]]) + "\n")
 
@@ -119,13 +119,13 @@ def agent(site: str) -> dict[str, Any]:
 
     def settled() -> dict[str, Any] | None:
         now = status(config)
-        done = sum(one["judged"] for one in now.get("inputs", {}).values())
+        done = sum(source["judged"] for source in now.get("inputs", {}).values())
         return now if now and done >= wanted and not now["alerts"]["in_outbox"] else None
 
     with running(folder / "agent.log", VEDETTE, "run", "-c", config):
-        found: dict[str, Any] = until(f"all lines of {site} to be evaluated", settled, folder)
+        report: dict[str, Any] = until(f"all lines of {site} to be evaluated", settled, folder)
         time.sleep(1.5)  # one more heartbeat
-        return found
+        return report
 
 
 def located(lookups: Path, fleet: str) -> Path:
@@ -155,7 +155,7 @@ def main() -> None:
         (WORK / site).mkdir(parents=True)
         traffic(number, site, minutes, now)
         last = agent(site)
-        done = sum(one["judged"] for one in last["inputs"].values())
+        done = sum(source["judged"] for source in last["inputs"].values())
         print(f"{site:8} {done:,} events evaluated, {last['alerts']['receipted']:,} alerts landed")
 
     lookups = located(WORK / "lookups", "demo")
@@ -175,9 +175,11 @@ def main() -> None:
 
     say("From the most severe alert about it to its line in the raw log of its host")
     command(*job, "export", "--tables", tables, "--format", "ocsf", "--days", 2, "--output", WORK / "export")
-    found = [json.loads(line) for file in sorted((WORK / "export").iterdir()) for line in file.read_text().splitlines()]
-    mine = [one for one in found if INTRUDER in one.get("raw_data", "") and one["activity_id"] == 1]
-    worst = max(mine, key=lambda one: (one["severity_id"], one["time"]))
+    alerts = [
+        json.loads(line) for file in sorted((WORK / "export").iterdir()) for line in file.read_text().splitlines()
+    ]
+    mine = [alert for alert in alerts if INTRUDER in alert.get("raw_data", "") and alert["activity_id"] == 1]
+    worst = max(mine, key=lambda alert: (alert["severity_id"], alert["time"]))
     print(f"{worst['severity']}: {worst['message']} on {worst['device']['hostname']}")
     line = raw_line(worst)
     print(line)

@@ -52,8 +52,8 @@ def until(what: str, check: Callable[[], Any], logs: Path, seconds: float = 120.
     deadline = time.monotonic() + seconds
     while not (answer := check()):
         if time.monotonic() > deadline:
-            found = "\n".join(f"--- {p}\n{p.read_text(errors='replace')[-TAIL:]}" for p in sorted(logs.glob("*.log")))
-            sys.exit(f"waited {seconds:.0f} s in vain for: {what}\n{found}")
+            tails = "\n".join(f"--- {p}\n{p.read_text(errors='replace')[-TAIL:]}" for p in sorted(logs.glob("*.log")))
+            sys.exit(f"waited {seconds:.0f} s in vain for: {what}\n{tails}")
         time.sleep(0.1)
     return answer
 
@@ -62,5 +62,5 @@ def status(config: Path) -> dict[str, Any]:
     """An agent's; empty while it starts."""
     arguments = [VEDETTE, "status", "-c", str(config), "--json"]
     done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT)
-    found: dict[str, Any] = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-    return found
+    document: dict[str, Any] = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+    return document

@@ -90,11 +90,14 @@ NOT_SHIPPED = ("cffi", "pycparser", "pycparser-*.dist-info")
 """Of packages that others name and the agent never imports: cryptography needs only cffi's extension module."""
 MODULES = (
     "click", "cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.x509", "hyperscan", "lmdb", "msgpack",
-    "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "structlog", "tuf.ngclient", "tzdata", "zstandard",
-    "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.runtime.app", "vedette.cli.main",
+    "msgspec", "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "structlog", "tuf.ngclient", "tzdata",
+    "zstandard",
+    "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.runtime.agent.app", "vedette.cli.main",
     "vedette.cli.agent", "vedette.cli.bundle", "vedette.cli.rules", "vedette.cli.scan", "vedette.config.read",
-    "vedette.bundle.install", "vedette.runtime.scan", "vedette.runtime.fleet", "vedette.runtime.hunt",
-    "vedette.runtime.membership",
+    "vedette.bundle.install", "vedette.runtime.offline.scan", "vedette.runtime.member.fleet",
+    "vedette.runtime.offline.hunt", "vedette.runtime.member.membership", "vedette.runtime.rulesets.arrivals",
+    "vedette.runtime.alerts.rows", "vedette.runtime.agent.questions", "vedette.runtime.strict.supervisor",
+    "vedette.sinks.opening", "vedette.delivery.forward", "vedette.udf.host", "vedette.stream.statements",
 )  # fmt: skip
 """Imported before the zip is closed, to see that they are whole and use no library of the builder."""
 UNITS = ("udp.socket", "tcp.socket", "watch.service", "upgrade.service", "upgrade.path")

@@ -66,6 +66,7 @@ LINKED: dict[str, dict[str, str]] = {
     "hyperscan==0.7.13": {"boost": "1.87.0", "libstdc++": "", "pcre": "8.45", "vectorscan": ""},
     "lmdb": {"lmdb": ""},
     "msgpack": {},
+    "msgspec": {},
     "obstore": {"rust-std": ""},
     "orjson": {},
     "protobuf": {},

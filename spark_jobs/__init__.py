@@ -5,8 +5,8 @@ batch), ``jobs`` (one module each, listed in ``__main__``; ``job`` is what they 
 ``backtest``, ``common`` (parts of several jobs), ``report``, ``export`` (what is shown). Each room says what it may
 import.
 
-Only ``backtest``, ``coverage`` of rule files and joins with lookups import ``vedette``, when they run: for all else a
-cluster needs this package, pyspark, click, pyarrow and, for its default tables, deltalake.
+Only ``backtest``, ``coverage`` of rule files, ``filters``, ``notify`` and joins with lookups import ``vedette``, when
+they run: for all else a cluster needs this package, pyspark, click, pyarrow and, for its default tables, deltalake.
 """
 
 from __future__ import annotations

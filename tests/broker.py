@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.waits import DEADLINE, pauses
 
@@ -133,9 +134,9 @@ class Broker:
 
 
 @contextmanager
-def running(folder: Path, **options: object) -> Iterator[Broker]:
+def running(folder: Path, **options: Any) -> Iterator[Broker]:
     """A started ``Broker`` that is stopped at the end; ``options`` as for ``Broker``."""
-    broker = Broker(folder, **options)  # type: ignore[arg-type]
+    broker = Broker(folder, **options)
     broker.start()
     try:
         yield broker

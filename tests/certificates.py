@@ -45,10 +45,10 @@ class Authority:
     ) -> bytes:
         now = datetime.datetime.now(datetime.UTC)
         try:
-            known: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
+            name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
         except ValueError:
-            known = x509.DNSName(host)
-        names = x509.SubjectAlternativeName([known])
+            name = x509.DNSName(host)
+        names = x509.SubjectAlternativeName([name])
         usage = x509.KeyUsage(True, False, False, False, False, ca, ca, False, False)
         certificate = (
             x509.CertificateBuilder()

@@ -7,6 +7,7 @@ import inspect
 import os
 import random
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +41,10 @@ hypothesis.settings.load_profile("repeatable")
 
 END = "VEDETTE_TESTS_END"
 """Of the environment: tests that begin after this time (in seconds of 1970) are skipped."""
+
+
+ALONE = "VEDETTE_TESTS_ALONE"
+"""Of the environment: this process is that of one test."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -88,7 +93,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A test that is a coroutine runs in an event loop of its own."""
+    """A test that is a coroutine runs in an event loop of its own, one that is ``alone`` in a process of its own."""
+    if pyfuncitem.get_closest_marker("alone") and ALONE not in os.environ:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", pyfuncitem.nodeid]
+        environment = {**os.environ, ALONE: "yes"}
+        result = subprocess.run(
+            command, cwd=pyfuncitem.config.rootpath, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        if result.returncode:
+            pytest.fail(result.stdout.decode(errors="replace"), pytrace=False)
+        return True
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
@@ -106,7 +120,7 @@ def hunts_awake() -> Iterator[None]:
         while not over.wait(0.5):
             for process in Path("/proc").glob("[0-9]*"):
                 with suppress(OSError):
-                    if b"vedette.runtime.hunt" in (process / "cmdline").read_bytes().split(b"\0"):
+                    if b"vedette.runtime.offline.hunt" in (process / "cmdline").read_bytes().split(b"\0"):
                         os.sched_setscheduler(int(process.name), os.SCHED_OTHER, os.sched_param(0))
 
     thread = threading.Thread(target=wake)
@@ -175,6 +189,6 @@ def box(tmp_path: Path) -> Iterator[Box]:
     """An outbox."""
     from tests.delivery.kit import Box
 
-    made = Box(tmp_path / "store")
-    yield made
-    made.close()
+    opened = Box(tmp_path / "store")
+    yield opened
+    opened.close()

@@ -18,10 +18,11 @@ from vedette.engine.match import Context as EventContext
 from vedette.engine.match import Engine
 from vedette.model.counters import Counters
 from vedette.model.event import Alert, Chunk, LogSource
+from vedette.rawlog.checkpoint import RestartPoint
 from vedette.rawlog.log import RawLog
-from vedette.runtime.context import RunContext
-from vedette.runtime.pipeline import Pipeline
-from vedette.runtime.restart import RestartPoint
+from vedette.runtime.pipeline.context import RunContext
+from vedette.runtime.pipeline.lives import UnderWay
+from vedette.runtime.pipeline.pipeline import Pipeline
 from vedette.store.store import Store
 
 NOW = 1_795_228_874_000_000
@@ -92,7 +93,8 @@ class Life:
         self.context = RunContext(config, self.log, self.store, self.counters, cast(Any, self.clock), restart, reported)
         self.context.input_contexts["in"] = EventContext(UTC, LogSource("linux"), "web9")
         self.outbox = self.context.outbox
-        self.pipeline = Pipeline(self.context, engine)
+        self.under_way = UnderWay(self.context, crashed=False)
+        self.pipeline = Pipeline(self.context, engine, None, self.under_way)
         self.pipeline.evaluator.save_memory(not cache)
 
     def give(self, *chunks: Chunk) -> None:
@@ -119,12 +121,13 @@ class Life:
 
     def end(self) -> None:
         """Also what a crash leaves behind, when nothing was committed before."""
+        self.under_way.box.close()
         self.context.close()
         self.store.close()
 
     def alerts(self) -> list[Alert]:
         return [envelope.decode(data) for _, data in self.outbox.pending(0, 1 << 20)]
 
-    def found(self) -> list[tuple[str, str]]:
+    def titled(self) -> list[tuple[str, str]]:
         """Title and text of each alert, in order."""
         return [(alert.rule_title, alert.raw) for alert in self.alerts()]

@@ -71,25 +71,25 @@ TABLES: dict[str, dict[str, Sequence[str]]] = {
 
 def matches(plan: Plan, record: Record, *, route: bool = False) -> list[int]:
     """The indexes of the plan's rules that are true for ``record``."""
-    known = functools.cache(lambda number: holds(plan.predicates[number], record))
+    holds_for = functools.cache(lambda number: holds(plan.predicates[number], record))
     return [
         i
         for i, rule in enumerate(plan.rules)
-        if (not route or rule.logsource.fits(record.source)) and true(rule.expr, known)
+        if (not route or rule.logsource.fits(record.source)) and true(rule.expr, holds_for)
     ]
 
 
-def true(expr: Expr, known: Callable[[int], bool]) -> bool:
-    """Whether ``expr`` holds; ``known``: whether the predicate of a number does."""
+def true(expr: Expr, holds_for: Callable[[int], bool]) -> bool:
+    """Whether ``expr`` holds; ``holds_for``: whether the predicate of a number does."""
     match expr:
         case Leaf(number):
-            return known(number)
+            return holds_for(number)
         case And(args):
-            return all(true(arg, known) for arg in args)
+            return all(true(arg, holds_for) for arg in args)
         case Or(args):
-            return any(true(arg, known) for arg in args)
+            return any(true(arg, holds_for) for arg in args)
         case Not(arg):
-            return not true(arg, known)
+            return not true(arg, holds_for)
 
 
 def holds(p: Predicate, record: Record) -> bool:

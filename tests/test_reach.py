@@ -46,6 +46,7 @@ def test_reached(changed: str, reached: set[str], tmp_path: Path) -> None:
     assert {Path(test).stem for test in graph.reached([changed])} == reached
 
 
+@pytest.mark.long
 def test_of_this_project() -> None:
     """A page reaches no agent; a module of the agent reaches the end-to-end tests, and not all else."""
     # Over 3 s: every file of the project is read.

@@ -46,12 +46,12 @@ class Import(NamedTuple):
 
 
 def modules() -> dict[str, Path]:
-    found = {}
+    paths = {}
     for path in PACKAGE.rglob("*.py"):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         if parts[-1] != "__init__":
-            found[".".join(parts)] = path
-    return found
+            paths[".".join(parts)] = path
+    return paths
 
 
 MODULES = modules()
@@ -71,25 +71,25 @@ def _targets(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 
 def imports() -> list[Import]:
-    found = []
+    collected = []
 
     def visit(who: str, node: ast.AST, lazy: bool) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Import | ast.ImportFrom):
-                found.extend(Import(who, what.removeprefix("vedette."), lazy) for what in _targets(child))
+                collected.extend(Import(who, what.removeprefix("vedette."), lazy) for what in _targets(child))
             for_types = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
             visit(who, child, lazy or for_types or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
 
     for who, path in MODULES.items():
         visit(who, ast.parse(path.read_text("utf-8")), False)
-    return found
+    return collected
 
 
 IMPORTS = imports()
 USED: dict[str, set[str]] = defaultdict(set)
-for _one in IMPORTS:
-    if _one.what in MODULES and _one.rooms[1] in ROOMS:
-        USED[_one.rooms[0]].add(_one.rooms[1])
+for _import in IMPORTS:
+    if _import.what in MODULES and _import.rooms[1] in ROOMS:
+        USED[_import.rooms[0]].add(_import.rooms[1])
 
 
 def declared(room: str) -> set[str]:
@@ -101,8 +101,8 @@ def declared(room: str) -> set[str]:
 
 
 def test_every_module_has_a_room() -> None:
-    """Flat at the top of the package lie the public API and the entry point, nothing else."""
-    assert {name for name in MODULES if "." not in name} == {"__main__", "api", "plugins"}
+    """Flat at the top of the package lie the public API, the entry point and the version, nothing else."""
+    assert {name for name in MODULES if "." not in name} == {"__main__", "api", "plugins", "version"}
 
 
 @walk("room", ROOMS)
@@ -117,6 +117,14 @@ def test_imports_go_one_way() -> None:
     assert sorted(order) == ROOMS
 
 
+def test_no_circle_of_modules() -> None:
+    """No module is imported by what it imports, in functions and for types included; none imports the package itself,
+    which gives the API."""
+    graph = {name: {entry.what for entry in IMPORTS if entry.who == name and entry.what in MODULES} for name in MODULES}
+    assert {*TopologicalSorter(graph).static_order()} == {*MODULES}
+    assert not [entry for entry in IMPORTS if entry.what == "vedette"]
+
+
 def test_packages_are_empty() -> None:
     """A room's ``__init__`` imports nothing: importing a module brings in no neighbour."""
     for path in PACKAGE.rglob("*/__init__.py"):
@@ -127,8 +135,8 @@ def test_packages_are_empty() -> None:
 def test_pure_rooms_touch_nothing_outside() -> None:
     """No pure room imports asyncio, sockets, files, threads, the clock or the log, but two modules bound a time
     and one asks the environment whether the kernel is switched off."""
-    outside = [one for one in IMPORTS if one.rooms[0] in PURE and one.what.split(".")[0] in OUTSIDE]
-    assert {(one.who, one.what) for one in outside} == {
+    outside = [entry for entry in IMPORTS if entry.rooms[0] in PURE and entry.what.split(".")[0] in OUTSIDE]
+    assert {(entry.who, entry.what) for entry in outside} == {
         ("decode.bounded", "time"),
         ("engine.fallback", "time"),
         ("engine.kernel", "os"),
@@ -138,18 +146,20 @@ def test_pure_rooms_touch_nothing_outside() -> None:
 def test_facts_need_only_the_standard_library() -> None:
     """``model`` imports nothing but the standard library and itself."""
     allowed = {*sys.stdlib_module_names, "model"}
-    assert not [one for one in IMPORTS if one.rooms[0] == "model" and not one.lazy and one.rooms[1] not in allowed]
+    assert not [
+        entry for entry in IMPORTS if entry.rooms[0] == "model" and not entry.lazy and entry.rooms[1] not in allowed
+    ]
 
 
 @pytest.mark.parametrize("library", ONLY)
 def test_one_owner_for_each_library(library: str) -> None:
     """LMDB, paho and Hyperscan are each imported by one module."""
-    assert {one.who for one in IMPORTS if one.what.split(".")[0] == library} == ONLY[library]
+    assert {entry.who for entry in IMPORTS if entry.what.split(".")[0] == library} == ONLY[library]
 
 
 def test_nothing_on_the_edge_imports_the_region() -> None:
     """Only the region's commands do, and they are loaded when one of them is called."""
-    assert {one.who for one in IMPORTS if one.rooms[1] == "region" != one.rooms[0]} == {
+    assert {entry.who for entry in IMPORTS if entry.rooms[1] == "region" != entry.rooms[0]} == {
         "cli.asking",
         "cli.author",
         "cli.enroller",
@@ -166,30 +176,30 @@ def test_nothing_on_the_edge_imports_the_region() -> None:
     }
     late = ("cli.author", "cli.enroller", "cli.fleet_carry", "cli.fleet_centre", "cli.fleet_rollout", "cli.member",
             "cli.region", "cli.steer")  # fmt: skip
-    assert not [one for one in IMPORTS if one.what in late and one.who not in late]
+    assert not [entry for entry in IMPORTS if entry.what in late and entry.who not in late]
 
 
 def test_front_ends_only_where_rules_are_written() -> None:
     """The rule front ends are imported by those who write rules, and there in functions only."""
     front_ends = {name for name in MODULES for part in FRONT_ENDS if f"{name}.".startswith(f"rules.{part}.")}
     inside = {name for name in front_ends if name.startswith(("rules.sigma.", "rules.sql."))}
-    assert {one.who for one in IMPORTS if one.what in inside} - inside == front_ends - inside
-    users = [one for one in IMPORTS if one.what in front_ends and one.who not in front_ends]
-    assert {one.who for one in users} <= {
+    assert {entry.who for entry in IMPORTS if entry.what in inside} - inside == front_ends - inside
+    users = [entry for entry in IMPORTS if entry.what in front_ends and entry.who not in front_ends]
+    assert {entry.who for entry in users} <= {
         "api",
-        "cli.console",
+        "cli.options",
         "cli.lookup",
         "cli.rules",
         "cli.author",
         "rules.__main__",
         "rules.tables",
     }
-    assert {one.who for one in users if not one.lazy} <= {"rules.__main__"}
+    assert {entry.who for entry in users if not entry.lazy} <= {"rules.__main__"}
 
 
 def test_the_agent_starts_without_what_it_does_not_need() -> None:
     """Importing the agent and its command line loads no reader of rules or YAML, no region, no Python API."""
-    program = "import sys, vedette.runtime.app, vedette.cli.main; print(*sys.modules)"
+    program = "import sys, vedette.runtime.agent.app, vedette.cli.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     unwanted = (
         "sigma",
@@ -205,7 +215,7 @@ def test_the_agent_starts_without_what_it_does_not_need() -> None:
         "vedette.rules.sigma",
         "vedette.rules.sql",
     )
-    assert not [name for name in loaded if name in unwanted or name.startswith(tuple(f"{one}." for one in unwanted))]
+    assert not [name for name in loaded if name in unwanted or name.startswith(tuple(f"{part}." for part in unwanted))]
 
 
 def test_the_page_of_the_architecture() -> None:

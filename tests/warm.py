@@ -34,9 +34,9 @@ PACKAGES = ("vedette.cli", "vedette.bundle", "vedette.fleet", "vedette.region")
 MODULES = (
     "vedette.rules.build",
     "vedette.rules.sql.frontend",
-    "vedette.runtime.control",
-    "vedette.runtime.validate",
-    "vedette.runtime.scan",
+    "vedette.runtime.agent.control",
+    "vedette.runtime.rulesets.validate",
+    "vedette.runtime.offline.scan",
 )
 """What the commands import beside those packages."""
 MAX_REQUEST = 128 << 10

@@ -58,16 +58,16 @@ def commands() -> str:
 
 def _commands(group: click.Group, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
     """All commands below ``group`` by their whole names, single ones before groups."""
-    found = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
-    shown = [(name, command) for name, command in found if command is not None and not command.hidden]
-    for name, command in sorted(shown, key=lambda one: (isinstance(one[1], click.Group), one[0])):
+    commands = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
+    shown = [(name, command) for name, command in commands if command is not None and not command.hidden]
+    for name, command in sorted(shown, key=lambda row: (isinstance(row[1], click.Group), row[0])):
         yield f"{ctx.command_path} {name}", command
         if isinstance(command, click.Group):
             yield from _commands(command, click.Context(command, info_name=name, parent=ctx))
 
 
 def _options(command: click.Command) -> list[str]:
-    return [_option(one) for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    return [_option(option) for option in command.params if isinstance(option, click.Option) and not option.hidden]
 
 
 def _table(rows: list[str]) -> str:
@@ -77,9 +77,15 @@ def _table(rows: list[str]) -> str:
 def _help(command: click.Command) -> tuple[str, list[str]]:
     """The paragraphs of a command's help but its examples, and these."""
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
-    examples = [" ".join(one.removeprefix("Example: ").split()) for one in paragraphs if one.startswith("Example: ")]
+    examples = [
+        " ".join(paragraph.removeprefix("Example: ").split())
+        for paragraph in paragraphs
+        if paragraph.startswith("Example: ")
+    ]
     about = [
-        textwrap.fill(_prose(one), 120, break_on_hyphens=False) for one in paragraphs if not one.startswith("Example: ")
+        textwrap.fill(_prose(paragraph), 120, break_on_hyphens=False)
+        for paragraph in paragraphs
+        if not paragraph.startswith("Example: ")
     ]
     return "\n\n".join(about), examples
 
@@ -107,20 +113,29 @@ def _prose(text: str) -> str:
 
 
 def metrics() -> str:
-    """docs/metrics.md: what stands above "All metrics" as it is, then a row for each metric of the table."""
-    from vedette.runtime.metrics import AGENT, METRICS
+    """docs/metrics.md: what stands above "All metrics" as it is, who watches them, a row for each, the other totals."""
+    from vedette.model.counters import TOTALS
+    from vedette.runtime.agent.metrics import AGENT, METRICS, Use
 
-    heading, labels = "## All metrics\n", ", ".join(f"`{name}`" for name in AGENT)
+    heading, agent = "## All metrics\n", ", ".join(f"`{name}`" for name in AGENT)
     rows = [
-        f"`vedette_agent` is always 1; its labels tell which agent this is: {labels}.",
-        "Counters end in `_total` and survive restarts; the others are gauges.",
+        f"`vedette_agent` is always 1; its labels tell which agent this is: {agent}.",
+        "What ends in `_total` is a counter; the others are gauges.",
         "",
-        "| metric | labels | in the status | meaning |",
-        "|---|---|---|---|",
+        "| for | who watches it |",
+        "|---|---|",
+        *(f"| {use.name.lower()} | {use} |" for use in Use),
+        "",
+        "| metric | labels | in the status | meaning | for |",
+        "|---|---|---|---|---|",
     ]
-    for one in METRICS:
-        names = ", ".join(f"`{name}`" for name in one.labels)
-        rows.append(f"| `{one.full_name}` | {names} | `{one.path}` | {one.help} |")
+    for metric in METRICS:
+        labels = ", ".join(f"`{name}`" for name in metric.labels)
+        use = metric.use.name.lower()
+        rows.append(f"| `vedette_{metric.name}` | {labels} | `{metric.path}` | {metric.help} | {use} |")
+    rows += ["", "## Totals that are no metrics", "| in the status | meaning |", "|---|---|"]
+    watched = {metric.path for metric in METRICS}
+    rows += [f"| `totals.{name}` | {text} |" for name, text in TOTALS.items() if f"totals.{name}" not in watched]
     return (DOCS / "metrics.md").read_text("utf-8").partition(heading)[0] + heading + "\n".join(rows) + "\n"
 
 
@@ -178,18 +193,18 @@ def plugin_api() -> str:
 
     parts = [PLUGIN_HEAD]
     for name in plugins.__all__:
-        one = getattr(plugins, name)
-        parts.append(f"## {name}\n{_doc(one)}\n")
-        for method, function in vars(one).items():
+        public = getattr(plugins, name)
+        parts.append(f"## {name}\n{_doc(public)}\n")
+        for method, function in vars(public).items():
             own = function.fget if isinstance(function, property) else function
             if inspect.isfunction(own) and own.__module__ == "vedette.model.plugins" and own.__doc__:
                 kind = "" if not isinstance(function, property) else ", an attribute"
                 sign = str(inspect.signature(own)).replace("'", "")
                 parts.append(f"`{method}{sign}`{kind}: {_doc(own)}\n")
-        if issubclass(one, enum.Enum):
-            parts.append(f"One of {', '.join(f'`{member.name}`' for member in one)}.\n")
-        elif issubclass(one, tuple):
-            parts.append(f"`{name}({', '.join(one._fields)})`\n")
+        if issubclass(public, enum.Enum):
+            parts.append(f"One of {', '.join(f'`{member.name}`' for member in public)}.\n")
+        elif issubclass(public, tuple):
+            parts.append(f"`{name}({', '.join(public._fields)})`\n")
     return "\n".join(parts)
 
 

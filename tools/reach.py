@@ -7,7 +7,7 @@
 
 BASE is the commit before the change: where this branched off ``origin``'s main, else the fiftieth commit before this
 one. A module reaches what imports it, also within a function, and what
-names it in a string (``"vedette.runtime.hunt"``, for ``python -m`` or ``import_module``). What starts one of
+names it in a string (``"vedette.runtime.offline.hunt"``, for ``python -m`` or ``import_module``). What starts one of
 ``PROGRAMS`` is reached by all modules of it. Other files reach by ``DATA``, and whatever names them. A file that no
 rule knows reaches all tests.
 
@@ -126,21 +126,21 @@ class Graph:
         """The test files that a change of these files can reach."""
         waiting, seen = [], set()
         for path in changed:
-            known = path in self.texts
+            placed = path in self.texts
             waiting.append(path)
             folder = path.rpartition("/")[0]
             name = re.escape(path.rpartition("/")[2])
-            if not known:
+            if not placed:
                 named = [other for other, text in self.texts.items() if re.search(rf"\b{name}\b", text)]
                 waiting += [other for other in named if not path.endswith(".md") or other.startswith("tests/")]
             for prefix, pattern in DATA.items():
-                if not known and path.startswith(prefix):
-                    known = True
+                if not placed and path.startswith(prefix):
+                    placed = True
                     waiting += [test for test in self.tests if re.search(pattern, test)]
-            if not known and path.startswith("tests/") and folder.count("/"):
-                known = True
+            if not placed and path.startswith("tests/") and folder.count("/"):
+                placed = True
                 waiting += [test for test in self.tests if test.startswith(f"{folder}/")]
-            if not known:
+            if not placed:
                 return set(self.tests)
         while waiting:
             path = waiting.pop()

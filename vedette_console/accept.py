@@ -25,8 +25,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from vedette.inputs.accept import network
-from vedette.inputs.datagrams import host
+from vedette.inputs.accept import host, network
 from vedette_console.settings import EVERY_PROXY
 
 AT_ONCE = 1_500

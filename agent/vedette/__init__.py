@@ -11,6 +11,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from vedette.version import __version__
+
 if TYPE_CHECKING:
     from vedette.api import (
         Correlated,
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
         read_log,
     )
 
-__version__ = "0.1.0"
 __all__ = [
     "Correlated", "Detected", "Detection", "Detector", "Engine", "Plan", "Stated", "__version__", "compile_rules",
     "correlate", "evaluate", "load_rules", "read_log",

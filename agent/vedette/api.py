@@ -15,11 +15,11 @@ from vedette.engine.match import Engine
 from vedette.model.event import Frame, LogSource
 from vedette.plan.plan import Plan
 from vedette.rawlog import read
-from vedette.runtime.detector import Detected, Detector
-from vedette.runtime.evaluation import Detection
-from vedette.runtime.evaluation import evaluate as evaluate_chunks
-from vedette.runtime.scan import chunk_of
-from vedette.runtime.timeline import Correlated, Stated, Timeline
+from vedette.runtime.offline.detector import Detected, Detector
+from vedette.runtime.offline.evaluation import Detection
+from vedette.runtime.offline.evaluation import evaluate as evaluate_chunks
+from vedette.runtime.offline.scan import chunk_of
+from vedette.runtime.offline.timeline import Correlated, Stated, Timeline
 
 __all__ = [
     "Correlated", "Detected", "Detection", "Detector", "Engine", "Plan", "Stated", "compile_rules", "correlate",
@@ -51,10 +51,10 @@ def compile_rules(
 
 def load_rules(bundle: str | Path, trusted_keys: Iterable[str]) -> Engine:
     """The engine of a signed bundle file. Raises ``BundleRefused`` (a ValueError) with the reason, and OSError."""
-    from vedette import __version__
     from vedette.bundle.install import read_bundle
     from vedette.bundle.trust import verify
     from vedette.lookup.sets import bundled, engine_of
+    from vedette.version import __version__
 
     verified = verify(read_bundle(Path(bundle)), trusted_keys, __version__)
     return engine_of(bundled(verified), route=False)
@@ -104,8 +104,8 @@ def correlate(
     timeline = Timeline(engine.plan, time_field)
     source = LogSource(product, category, service)
     chunks = chunk_of(events, _known(engine, format), _received(received_at))
-    for found in evaluate_chunks(engine, chunks, logsource=source, silent=True):
-        timeline.add(found, "")
+    for detection in evaluate_chunks(engine, chunks, logsource=source, silent=True):
+        timeline.add(detection, "")
     yield from timeline.correlate()
 
 

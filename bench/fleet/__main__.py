@@ -44,7 +44,7 @@ async def measure(folder: Path, count: int, beat_seconds: float, verifying: int,
     assert first is not None
     world.populate(count)
     world.believe(centre.root)
-    found: dict[str, Any] = {"agents": count, "heartbeat_seconds": beat_seconds, "load": os.getloadavg()[0]}
+    figures: dict[str, Any] = {"agents": count, "heartbeat_seconds": beat_seconds, "load": os.getloadavg()[0]}
     began = time.time()
     await world.connect()
     beating = asyncio.create_task(world.beating())
@@ -52,28 +52,28 @@ async def measure(folder: Path, count: int, beat_seconds: float, verifying: int,
     try:
         while world.connected < count:
             await asyncio.sleep(0.02)
-        found["connected_s"] = time.time() - began
+        figures["connected_s"] = time.time() - began
         limit = 120 + 6 * beat_seconds
         while lacking := sum(1 for agent in world.agents if agent.loaded is None):
             await asyncio.sleep(0.1)
             if time.time() - began > limit:
                 raise TimeoutError(f"{lacking} agents have no bundle")
-        found["first_bundle_s"] = time.time() - began
-        found["heartbeat_bytes"] = len(orjson.dumps(world.heartbeat(world.agents[0])))
+        figures["first_bundle_s"] = time.time() - began
+        figures["heartbeat_bytes"] = len(orjson.dumps(world.heartbeat(world.agents[0])))
         await asyncio.sleep(beat_seconds + 1)
 
         began = time.time()
         await controller.start()
         all_known = await controller.until("all known", lambda: controller.shown.get("agents") == count, limit)
-        found["known_s"] = all_known - began
-        found["known_cpu_s"], found["known_mb"] = cpu_seconds(controller.pid), resident_mb(controller.pid)
-        found.update(await _at_rest(world, controller, broker, idle))
-        found["flood"] = await _flooded(world, centre, controller, first, limit)
+        figures["known_s"] = all_known - began
+        figures["known_cpu_s"], figures["known_mb"] = cpu_seconds(controller.pid), resident_mb(controller.pid)
+        figures.update(await _at_rest(world, controller, broker, idle))
+        figures["flood"] = await _flooded(world, centre, controller, first, limit)
         cpu, began = _cpu(controller, broker), time.time()
-        found.update(await _rolled_out(world, centre, controller, first, limit))
-        found["rollout_s"] = time.time() - began
-        found["rollout_cpu"] = {name: now - cpu[name] for name, now in _cpu(controller, broker).items()}
-        found["mb"] = {
+        figures.update(await _rolled_out(world, centre, controller, first, limit))
+        figures["rollout_s"] = time.time() - began
+        figures["rollout_cpu"] = {name: now - cpu[name] for name, now in _cpu(controller, broker).items()}
+        figures["mb"] = {
             "broker": resident_mb(broker), "simulator": resident_mb(os.getpid()),
             "controller": resident_mb(controller.pid),
         }  # fmt: skip
@@ -81,7 +81,7 @@ async def measure(folder: Path, count: int, beat_seconds: float, verifying: int,
         beating.cancel()
         await controller.stop()
         world.broker.kill()
-    return found
+    return figures
 
 
 async def _at_rest(world: World, controller: Controller, broker: int, idle: float) -> dict[str, Any]:
@@ -90,7 +90,7 @@ async def _at_rest(world: World, controller: Controller, broker: int, idle: floa
     seconds, count = time.time() - began, len(world.agents)
     spent = [now - then for now, then in zip(world.traffic.figures(), before, strict=True)]
     return {
-        "day": dict(zip(TRAFFIC, [one / count / seconds * DAY for one in spent], strict=True)),
+        "day": dict(zip(TRAFFIC, [amount / count / seconds * DAY for amount in spent], strict=True)),
         "idle_cpu": {name: (now - cpu[name]) / seconds for name, now in _cpu(controller, broker).items()},
     }
 
@@ -113,7 +113,9 @@ async def _flooded(world: World, centre: Centre, controller: Controller, first: 
         return bool(agents and agents["given"] and agents["back"] == agents["given"])
 
     back = await controller.until("all back", all_back, limit)
-    (began, ring), (aborted, why) = (one for one in controller.steps(change.id) if one[1]["event"] != "rollout_soaks")
+    (began, ring), (aborted, why) = (
+        step for step in controller.steps(change.id) if step[1]["event"] != "rollout_soaks"
+    )
     had = {agent.id for agent in world.agents if change.to.sha256 in agent.history}
     assert why["event"] == "rollout_aborted", why
     assert why["reasons"][0].startswith("alerts: "), why
@@ -149,32 +151,32 @@ async def _rolled_out(
     wrong = [agent.id for agent in world.agents if agent.loaded != change.to]
     wrong += [agent.id for agent in world.agents if len(agent.history) != (4 if agent.id in flooded else 2)]
     assert not wrong, f"{len(wrong)} agents ran something else: {wrong[:5]}"
-    return {"rings": rings, "rollout": dict(zip(TRAFFIC, [one / count for one in spent], strict=True))}
+    return {"rings": rings, "rollout": dict(zip(TRAFFIC, [amount / count for amount in spent], strict=True))}
 
 
-def shown(found: dict[str, Any]) -> str:
+def shown(figures: dict[str, Any]) -> str:
     """For people."""
-    day, idle, mb, roll, flood = (found[name] for name in ("day", "idle_cpu", "mb", "rollout", "flood"))
-    cpu = found["rollout_cpu"]
+    day, idle, mb, roll, flood = (figures[name] for name in ("day", "idle_cpu", "mb", "rollout", "flood"))
+    cpu = figures["rollout_cpu"]
     lines = [
-        f"{found['agents']:,} agents, a heartbeat of {found['heartbeat_bytes']:,} bytes every"
-        f" {found['heartbeat_seconds']:g} s, {min(TLS_AGENTS, found['agents'])} of them over TLS;"
-        f" load average before {found['load']:.1f}",
-        f"connected and subscribed        {found['connected_s']:.1f} s",
-        f"first bundle loaded by all      {found['first_bundle_s']:.1f} s",
-        f"all states known                {found['known_s']:.1f} s, {found['known_cpu_s']:.1f} s of CPU,"
-        f" {found['known_mb']:.0f} MB",
+        f"{figures['agents']:,} agents, a heartbeat of {figures['heartbeat_bytes']:,} bytes every"
+        f" {figures['heartbeat_seconds']:g} s, {min(TLS_AGENTS, figures['agents'])} of them over TLS;"
+        f" load average before {figures['load']:.1f}",
+        f"connected and subscribed        {figures['connected_s']:.1f} s",
+        f"first bundle loaded by all      {figures['first_bundle_s']:.1f} s",
+        f"all states known                {figures['known_s']:.1f} s, {figures['known_cpu_s']:.1f} s of CPU,"
+        f" {figures['known_mb']:.0f} MB",
         f"flood, {flood['agents']} agents of {flood['ring']:<13}aborted {flood['aborted_s']:.0f} s after the ring"
         f" began, all back {flood['back_s']:.0f} s; {flood['reason'][:70]}",
         *(
             f"ring {ring['ring']:<7}{ring['agents']:>7} agents     published {ring['published_s']:.0f} s,"
             f" proved by all {ring['applied_s']:.0f} s, ended {ring['ended_s']:.0f} s"
-            for ring in found["rings"]
+            for ring in figures["rings"]
         ),
         f"an agent a day, without alerts  {day['out_messages']:,.0f} messages up ({day['out_bytes'] / 1e6:.1f} MB),"
         f" {day['in_messages']:,.0f} down ({day['in_bytes'] / 1e3:.0f} kB)",
         f"an agent a roll-out             {roll['in_messages']:.0f} messages down ({roll['in_bytes'] / 1e3:.0f} kB)",
-        f"all of that roll-out            {found['rollout_s']:.0f} s, CPU: broker {cpu['broker']:.1f} s,"
+        f"all of that roll-out            {figures['rollout_s']:.0f} s, CPU: broker {cpu['broker']:.1f} s,"
         f" controller {cpu['controller']:.1f} s",
         f"share of a core, at rest        broker {idle['broker']:.2f}, controller {idle['controller']:.2f},"
         f" simulator {idle['simulator']:.2f}",
@@ -190,13 +192,10 @@ def main() -> None:
     parser.add_argument("--heartbeat", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--verifying", type=int, default=10, help="agents that check signatures")
     parser.add_argument("--idle", type=float, default=60.0, metavar="SECONDS", help="watched without any change")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(measure(Path(folder), given.agents, given.heartbeat, given.verifying, given.idle))
-    if given.json is not None:
-        given.json.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2))
-    sys.stdout.write(shown(found) + "\n")
+        figures = asyncio.run(measure(Path(folder), options.agents, options.heartbeat, options.verifying, options.idle))
+    sys.stdout.write(shown(figures) + "\n")
 
 
 if __name__ == "__main__":

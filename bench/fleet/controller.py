@@ -91,7 +91,7 @@ class Controller:
 
     def change(self, id: str) -> dict[str, Any]:
         """How a change stands; empty: it has said nothing about it."""
-        return next((one for one in self.shown.get("changes", ()) if one["change"] == id), {})
+        return next((row for row in self.shown.get("changes", ()) if row["change"] == id), {})
 
     # --- what it records
 
@@ -105,7 +105,7 @@ class Controller:
 
     def step(self, change: str, event: str) -> tuple[float, dict[str, Any]] | None:
         """The first such step with a change."""
-        return next((one for one in self.steps(change) if one[1]["event"] == event), None)
+        return next((step for step in self.steps(change) if step[1]["event"] == event), None)
 
     async def until(self, what: str, check: Callable[[], object], seconds: float) -> float:
         """When ``check`` held. Raises TimeoutError and RuntimeError with what it said last."""

@@ -128,7 +128,7 @@ class Simulated:
         return self.world.harms.get(self.loaded.sha256, own)
 
     def actual(self) -> dict[str, Any]:
-        """As ``runtime/fleet.py`` has it."""
+        """As ``runtime/member/fleet.py`` has it."""
         loaded = self.loaded
         bundle = {} if loaded is None else {
             "default": {"version": loaded.version, "sha256": loaded.sha256, "digest": loaded.sha256[:32]}
@@ -191,9 +191,9 @@ class Simulated:
             sha256 = self._sha256.get(document, (0, ""))[1]
             if not sha256:
                 continue
-            known = self.world.document(document, sha256)
+            content = self.world.document(document, sha256)
             have = self.desired if document == "desired.json" else self.rollout
-            if have is None or have is not known:
+            if have is None or have is not content:
                 self._fetch(sha256)
                 return
         self._bundle()
@@ -201,8 +201,8 @@ class Simulated:
     def _bundle(self) -> None:
         if self.desired is None:
             return
-        found = wanted(self.desired, self.rollout, self.id, self.labels)
-        target = found.bundles.get("default") if found is not None else None
+        asked = wanted(self.desired, self.rollout, self.id, self.labels)
+        target = asked.bundles.get("default") if asked is not None else None
         if target is None or target == self.loaded or target.sha256 in self.refused:
             return
         if self.behaviour == "refuse" and self.loaded is not None:
@@ -224,11 +224,11 @@ class Simulated:
             self._mailbox.keep(sha256, data)
             self.world.later(self._refresh())
             return
-        known = None if self._mailbox is not None else self.world.read(sha256, data)
-        if isinstance(known, Desired):
-            self.desired = known
-        elif isinstance(known, Rollout):
-            self.rollout = known
+        read = None if self._mailbox is not None else self.world.read(sha256, data)
+        if isinstance(read, Desired):
+            self.desired = read
+        elif isinstance(read, Rollout):
+            self.rollout = read
         else:
             self._take(sha256)
             return
@@ -237,8 +237,8 @@ class Simulated:
     def _take(self, sha256: str) -> None:
         """The bundle is there, and is loaded."""
         assert self.desired is not None
-        found = wanted(self.desired, self.rollout, self.id, self.labels)
-        target = found.bundles.get("default") if found is not None else None
+        asked = wanted(self.desired, self.rollout, self.id, self.labels)
+        target = asked.bundles.get("default") if asked is not None else None
         if target is None or target.sha256 != sha256:
             self._bundle()
             return

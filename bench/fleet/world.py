@@ -36,14 +36,13 @@ from vedette.fleet.documents import (
     read_desired,
     read_rollout,
 )
-from vedette.fleet.labels import parse
 from vedette.fleet.overlay import AppliedState, load
 from vedette.fleet.trust import Trust
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.announce import announce
 from vedette.region.repository import Repository
 from vedette.region.roles import Signatory
-from vedette.runtime.heartbeat import heartbeat
+from vedette.runtime.agent.heartbeat import heartbeat
 from vedette.system import descriptors
 
 FLEET = "bench"
@@ -74,7 +73,7 @@ def template(folder: Path) -> tuple[dict[str, Any], Config]:
     """The heartbeat of a real agent with the starter rules, and its settings."""
     agent = Agent(folder, syslog_input(own_port()), directory(RULES))
     try:
-        status = agent.wait(lambda found: found["rules"]["running"] > 0, 120)
+        status = agent.wait(lambda state: state["rules"]["running"] > 0, 120)
     finally:
         agent.stop()
     return orjson.loads(heartbeat(status)), load(agent.config)
@@ -111,12 +110,12 @@ class Centre:
         self._serial += 1
         target = Target(f"bundles/{self._serial}.vbundle", hashlib.sha256(bundle).hexdigest(), self._serial)
         change = Change(f"c{self._serial}", target, before or target)
-        group = Group("everyone", "all", parse("all"), {"default": change})
+        group = Group("everyone", "all", {"default": change})
         limits = {**self._gates, **(gates or {})}
-        made = Desired(FLEET, self._serial, "2026-11-22T00:00:00Z", (group,), self._rings, limits)
+        document = Desired(FLEET, self._serial, "2026-11-22T00:00:00Z", (group,), self._rings, limits)
 
         def put_in_force() -> None:
-            self.repository.stage_desired(made, {target.target: bundle})
+            self.repository.stage_desired(document, {target.target: bundle})
             self._sign()
 
         await asyncio.to_thread(put_in_force)
@@ -139,9 +138,9 @@ class World:
         """What a bundle does to every agent that runs it: the name of a behaviour by SHA-256."""
         self._template, self._config = template(folder / "agent")
         self._of_config = actual.of_config(self._config, AppliedState())
-        made = site or self._site()
-        self.broker, self.port, self.tls_port = made.broker, made.port, made.tls_port
-        self.tls = ssl.create_default_context(cafile=str(made.ca))
+        home = site or self._site()
+        self.broker, self.port, self.tls_port = home.broker, home.port, home.tls_port
+        self.tls = ssl.create_default_context(cafile=str(home.ca))
         self._documents: dict[str, Desired | Rollout] = {}
         self._named: dict[bytes, list[tuple[str, int, str]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -214,21 +213,21 @@ class World:
 
     def heartbeat(self, agent: Simulated) -> dict[str, Any]:
         """As a real agent's, with what this one has of its own."""
-        found, rules = self._template, self._template["rules"]
+        beat, rules = self._template, self._template["rules"]
         return {
-            **found,
+            **beat,
             "agent_id": agent.id,
             "fleet": self.fleet,
             "site": agent.labels["site"],
             "time": self.now(),
             "started_at": agent.started,
-            "inputs": {name: {**one, "judged": agent.judged} for name, one in found["inputs"].items()},
+            "inputs": {name: {**counts, "judged": agent.judged} for name, counts in beat["inputs"].items()},
             "rules": {
                 **rules,
                 "alerts": {RULE: agent.alerts} if agent.alerts else {},
                 "quarantined_count": agent.quarantined,
             },
-            "process": {**found["process"], "starts": agent.starts, "crashes": agent.crashes},
+            "process": {**beat["process"], "starts": agent.starts, "crashes": agent.crashes},
             "actual": {**self._actual, **agent.actual()},
         }
 

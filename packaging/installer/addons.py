@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from installer.changes import Changes
-from installer.host import PID, Failed, digest, facts, pairs, program, remove, remove_empty, run
+from installer.host import PID, Failed, digest, facts, pairs, program, remove, run
 from installer.installation import Installation
 
 HEAD_BYTES = 4096
@@ -135,12 +135,6 @@ class AddOns:
     def undo(self) -> None:
         remove(self.folder / f".new.{PID}")
         self.put_back()
-
-    def prune(self) -> None:
-        """Delete what was taken out, and what runs have left that were killed."""
-        for folder in (*self.folder.glob(".new.*"), *self.folder.glob(".gone.*")):
-            remove(folder)
-        remove_empty(self.folder)
 
 
 def _as_listed(folder: Path) -> bool:

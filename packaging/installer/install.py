@@ -296,12 +296,11 @@ class Install(Run):
             place.report.say(f"see it: {self.command} status")
 
     def _prune(self) -> None:
-        """Delete all releases but this one and the one before, and what runs have left that were killed."""
+        """Delete all releases but this one and the one before, add-ons taken out, and what killed runs have left."""
         self.changes.forget()
         self.remnants("[0-9]*")
         folder = self.prefix / "releases"
         keep = {link_target(self.prefix / link) for link in ("current", "previous")}
-        self.addons.prune()
         for path in (
             self.prefix / ".first",
             *self.prefix.glob("*.was.[0-9]*"),
@@ -312,6 +311,7 @@ class Install(Run):
             *(path for path in folder.iterdir() if f"releases/{path.name}" not in keep),
         ):
             remove(path)
+        remove_empty(*folder.glob("*/addons"))
 
     def undo(self) -> None:
         """Undo what this run has done, which did not come to its end."""

@@ -18,7 +18,7 @@ from spark_jobs.backtest.rows import MATCHES, Rules, batches, opened
 from spark_jobs.backtest.segments import OF_LOG, logs_of
 
 if TYPE_CHECKING:
-    from vedette.runtime.timeline import Correlated, Stated
+    from vedette.runtime.offline.timeline import Correlated, Stated
 
 STATE_BYTES = 512 << 20
 
@@ -51,7 +51,7 @@ class _Agent:
     """Evaluation over time of one raw log."""
 
     def __init__(self, agent: str, root: Path | None, rules: Rules, logs: Logs) -> None:
-        from vedette.runtime.timeline import Timeline
+        from vedette.runtime.offline.timeline import Timeline
 
         artifact, lookups = opened(rules.artifact)
         plan = artifact.read_plan().fitted().with_lookups(lookups)
@@ -71,7 +71,7 @@ class _Agent:
             yield {"kind": "not_correlated", "agent": self.agent, "reason": reason}
 
     def _row(self, result: Correlated | Stated) -> dict[str, Any]:
-        from vedette.runtime.timeline import Correlated
+        from vedette.runtime.offline.timeline import Correlated
 
         fired = isinstance(result, Correlated)
         row = result.to_row()

@@ -1,7 +1,8 @@
 """The rows of a backtest, and what its executors are given.
 
 ``MATCHES`` is what it gives. ``WORK`` is what passes between its two steps: rows of ``MATCHES``, and **moments**, what
-matches mean to correlations and statements (``vedette.runtime.timeline``), with the order in which these want them.
+matches mean to correlations and statements (``vedette.runtime.offline.timeline``), with the order in which these want
+them.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vedette.model.event import Frame
     from vedette.rawlog.read import Gap
     from vedette.rawlog.segment import Segment
-    from vedette.runtime.evaluation import Detection
+    from vedette.runtime.offline.evaluation import Detection
 
 AROUND = 1 << 20
 """Bytes of the log on either side of a segment in which records of its events may lie, as the engine looks for them."""
@@ -67,8 +67,8 @@ def evaluated(
     """Rows of the segment at ``place`` of all in its folder; ``of_agent``: the ids of its agent's logs, where ``every``
     has not all of them. Raises OSError."""
     from vedette.model.event import LogSource
-    from vedette.runtime.evaluation import evaluate
-    from vedette.runtime.timeline import Timeline
+    from vedette.runtime.offline.evaluation import evaluate
+    from vedette.runtime.offline.timeline import Timeline
 
     began = time.process_time()
     segment = every[place]

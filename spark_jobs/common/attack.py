@@ -1,4 +1,4 @@
-"""ATT&CK (Enterprise): what tags name, of a row and in columns, and in which order an entity met the tactics."""
+"""ATT&CK (Enterprise): what tags name, and in which order an entity met the tactics."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ TACTICS = tuple(TACTIC_IDS)
 _TECHNIQUE = re.compile(r"t[0-9]{4}(?:\.[0-9]{3})?")
 
 
-def of_tags(tags: Iterable[str] | None) -> tuple[list[str], list[str]]:
+def of_tags(tags: Iterable[str | None] | None) -> tuple[list[str], list[str]]:
     """Tactics (short names) and techniques (``T1110.001``) that ``tags`` name, each once, in their order."""
     tactics: dict[str, None] = {}
     techniques: dict[str, None] = {}
-    for tag in tags or ():
+    for tag in filter(None, tags or ()):
         name = tag.lower().removeprefix("attack.")
         if name == tag.lower():
             continue
@@ -48,23 +48,6 @@ def of_tags(tags: Iterable[str] | None) -> tuple[list[str], list[str]]:
 def caption(tactic: str) -> str:
     """``command-and-control`` as ``Command and Control``."""
     return " ".join(word if word == "and" else word.capitalize() for word in tactic.split("-"))
-
-
-def tactics_of(tags: str) -> Column:
-    """Short names with hyphens of the tactics that the column ``tags`` names, each once."""
-    named = F.transform(_attack(tags), lambda name: F.replace(name, F.lit("_"), F.lit("-")))
-    return F.array_distinct(F.filter(named, lambda name: name.isin(*TACTICS)))
-
-
-def techniques_of(tags: str) -> Column:
-    """Upper-case ids of the techniques that the column ``tags`` names, each once."""
-    named = F.transform(_attack(tags), F.upper)
-    return F.array_distinct(F.filter(named, lambda name: name.rlike(rf"(?i)^{_TECHNIQUE.pattern}\z")))
-
-
-def _attack(tags: str) -> Column:
-    lower = F.transform(F.coalesce(tags, F.array()), F.lower)
-    return F.transform(F.filter(lower, lambda tag: tag.startswith("attack.")), lambda tag: F.substr(tag, F.lit(8)))
 
 
 def first_times() -> list[Column]:

@@ -29,6 +29,8 @@ LOCAL = {
     "spark.sql.files.maxPartitionBytes": "8m",
     # Opening a file counts as so many bytes; with the default, 4 MB, a task would take two small files and no more.
     "spark.sql.files.openCostInBytes": "65536",
+    # Unlike Java, ICU reads the case of all characters there are before it changes the first: two seconds.
+    "spark.sql.icu.caseMappings.enabled": "false",
     # On two cores G1, the default, takes a sixth more CPU (`docs/scale.md`).
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     # Where in this code each column was made, for the message of an error in it: some calls into the JVM for each

@@ -1,5 +1,5 @@
-"""Parts of campaigns and baselines: sessions, anomalies, what is new.
+"""Parts of campaigns, baselines, risk and proposed filters.
 
-Data frames in, data frames out.
+Data frames or values in, and out.
 Imports: common, tables.
 """

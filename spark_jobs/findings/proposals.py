@@ -8,8 +8,6 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 
-from vedette.system.within import is_name
-
 NAMESPACE = uuid.UUID("5d0c3c0e-6a0f-5b55-9f2f-0a3c1c6f7d11")
 """Of the filters' ids: the same proposal has the same id each time."""
 
@@ -61,6 +59,8 @@ def _text(text: str) -> str:
 
 def file_name(rule_id: str) -> str:
     """Name of the file that holds the filter for a rule, of bounded length; no other rule's."""
+    from vedette.system.within import is_name
+
     if is_name(rule_id) and not _DIGEST.search(rule_id):
         return f"filter-{rule_id}.yml"
     digest = hashlib.sha256(rule_id.encode("utf-8", "surrogatepass")).hexdigest()

@@ -42,6 +42,7 @@ from spark_jobs.common.plain import many
 from spark_jobs.intake import frames, landed
 from spark_jobs.intake.counts import COUNTS, counts
 from spark_jobs.intake.enrich import Lookups
+from spark_jobs.intake.published import Published
 from spark_jobs.intake.sources import Batch
 from spark_jobs.tables.schema import (
     AGENTS,
@@ -94,18 +95,18 @@ class Account:
     """Of the new ones, those with an absurd event time, counted at the time they landed."""
 
     def add(self, other: Account) -> None:
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        for figure in fields(self):
+            setattr(self, figure.name, getattr(self, figure.name) + getattr(other, figure.name))
 
     def __str__(self) -> str:
         text = f"{many(self.files, 'file')}, " if self.files else ""
         text += f"{many(self.rows, 'row')}: {self.new:,} new, {many(self.duplicates, 'duplicate')}"
-        for number, one in (
+        for number, noun in (
             (self.unusable, "unusable row"),
             (self.bad_files, "bad file"),
             (self.odd_times, "absurd time"),
         ):
-            text += f", {many(number, one)}" if number else ""
+            text += f", {many(number, noun)}" if number else ""
         return text
 
 
@@ -132,9 +133,16 @@ class Work(NamedTuple):
         return f"{self.query.replace('-', '')[:12]}-{self.number:09d}"
 
 
-def alerts(work: Work, batch: Batch, lookups: Lookups | None = None, *, counting: bool = True) -> Account:
-    """Steps 1 to 4 for a micro-batch; the same batch a second time leaves the tables as they were. ``counting`` False:
-    the counts stay as they are."""
+def alerts(
+    work: Work,
+    batch: Batch,
+    lookups: Lookups | None = None,
+    published: Published | None = None,
+    *,
+    counting: bool = True,
+) -> Account:
+    """Steps 1 to 4 for a micro-batch; the same batch a second time leaves the tables as they were. Of rules that are
+    ``published`` the texts are the region's. ``counting`` False: the counts stay as they are."""
     spark, tables = work.spark, work.tables
     rows = batch.rows.withColumn("trouble", F.coalesce("undecoded", frames.trouble(*frames.NEEDED)))
     rows = rows.withColumn("file", frames.file())
@@ -149,16 +157,16 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None, *, counting
             parts = _parts(account.rows)
             done = tables.version(ALERTS, work.query)
             if done is None or done < work.part(parts - 1).version:
-                known = tables.frame(spark, ALERTS, only=dates, near=near).where(F.col("batch") != work.label)
-                copies = frames.later_copies(good).unionByName(frames.known_copies(good, known)).distinct()
+                stored = tables.frame(spark, ALERTS, only=dates, near=near).where(F.col("batch") != work.label)
+                copies = frames.later_copies(good).unionByName(frames.known_copies(good, stored)).distinct()
                 _store(work, batch, rows.where("trouble IS NULL"), good, copies, parts, lookups)
-            with counts(spark, tables, work.label, dates) as made:
-                rules = made.rules()
+            with counts(spark, tables, work.label, dates) as batch_counts:
+                rules = batch_counts.rules(tables.arrow(RULES), published.rules() if published else None)
                 if rules.num_rows:
                     account.new, account.odd_times = (pc.sum(rules[name]).as_py() for name in ("rows", "odd"))
                 if rules.num_rows and counting:
                     with ThreadPoolExecutor(1) as ahead:  # counts a table while the previous one is written
-                        for table, cells in [(table, ahead.submit(made.of, table)) for table in COUNTS]:
+                        for table, cells in [(table, ahead.submit(batch_counts.of, table)) for table in COUNTS]:
                             tables.upsert(table, cells.result(), work.txn)
                     tables.upsert(RULES, rules.drop_columns(["odd", "rows"]), work.txn)
     finally:
@@ -191,11 +199,11 @@ def _store(
         if done is not None and done >= work.part(part).version:
             continue
         if narrow is not None:
-            found = landed.rows(_places(narrow.where(F.col("part") == part)), origins, LANDED_ALERT)
-            if found is not None:
-                found = found.append_column("batch", pa.repeat(work.label, found.num_rows))
-                work.tables.append(ALERTS, found, work.part(part))
-                del found
+            wanted = landed.rows(_places(narrow.where(F.col("part") == part)), origins, LANDED_ALERT)
+            if wanted is not None:
+                wanted = wanted.append_column("batch", pa.repeat(work.label, wanted.num_rows))
+                work.tables.append(ALERTS, wanted, work.part(part))
+                del wanted
                 pa.default_memory_pool().release_unused()  # before the counts, which need their own
                 continue
         wide = fresh(rows) if wide is None else wide
@@ -316,9 +324,9 @@ def _unknown(
     work: Work, table: Table, rows: DataFrame, same: Sequence[str], dates: Collection[str], near: Ranges
 ) -> DataFrame:
     """Those of ``rows`` that ``table`` does not hold from another batch, alike in the columns ``same``."""
-    known = work.tables.frame(work.spark, table, only=dates, near=near).where(F.col("batch") != work.label)
+    stored = work.tables.frame(work.spark, table, only=dates, near=near).where(F.col("batch") != work.label)
     return rows.alias("r").join(
-        known.select(*same).alias("k"),
+        stored.select(*same).alias("k"),
         reduce(and_, (F.col(f"r.{name}").eqNullSafe(F.col(f"k.{name}")) for name in same)),
         "left_anti",
     )
@@ -342,7 +350,7 @@ def _keep_dead_letters(work: Work, batch: Batch, rows: DataFrame | None, kind: s
         log.warning("%s: %s; left where it is, and noted in dead_letters", file.name, letter.reason)
         letters.append(("file", file.name, letter.reason, None, None, file.landed))
     columns = "kind STRING, source STRING, reason STRING, rows LONG, payload BINARY, received_at TIMESTAMP"
-    found = work.spark.createDataFrame(letters, columns) if letters else None
+    letters_frame = work.spark.createDataFrame(letters, columns) if letters else None
     if rows is not None:
         named = F.col("origin").alias("source"), F.col("trouble").alias("reason"), F.col("whole").alias("payload")
         single = (
@@ -351,16 +359,16 @@ def _keep_dead_letters(work: Work, batch: Batch, rows: DataFrame | None, kind: s
             .withColumn("kind", F.lit(kind or batch.letter_kind))
             .drop("file")
         )
-        found = single if found is None else found.unionByName(single)
-    if found is None:
+        letters_frame = single if letters_frame is None else letters_frame.unionByName(single)
+    if letters_frame is None:
         return 0
     date = F.coalesce(F.date_format("received_at", "yyyy-MM-dd"), F.lit(UNDATED))
-    found = found.withColumn("date", date).withColumn("batch", F.lit(work.label))
-    days = found.groupBy("date").agg(F.count("*").alias("rows"), F.sum(F.octet_length("payload")).alias("size"))
+    letters_frame = letters_frame.withColumn("date", date).withColumn("batch", F.lit(work.label))
+    days = letters_frame.groupBy("date").agg(F.count("*").alias("rows"), F.sum(F.octet_length("payload")).alias("size"))
     met = days.collect()
     dates = {row.date for row in met}
     same = ["source", "reason", "payload", "received_at"]
-    new = _unknown(work, DEAD_LETTERS, found, same, dates, {}).select(*DEAD_LETTERS.names)
+    new = _unknown(work, DEAD_LETTERS, letters_frame, same, dates, {}).select(*DEAD_LETTERS.names)
     parts = _parts(sum(row.rows for row in met), sum(row.size or 0 for row in met))
     _append(work, DEAD_LETTERS, new, parts, *same)
     return _written(work, DEAD_LETTERS, dates).agg(F.sum("rows")).collect()[0][0] or 0

@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.intake import frames
+from spark_jobs.intake import frames, texts
+from spark_jobs.intake.published import Listed
 from spark_jobs.tables import sums
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, WIN_5M, Table
 from spark_jobs.tables.tables import Rows, Tables, Where
@@ -38,7 +39,7 @@ def counts(spark: SparkSession, tables: Tables, label: str, dates: Collection[st
         assert isinstance(tables, DeltaTables)
         with database() as duck:
             view(duck, "written", tables, ALERTS, Where(only=dates, near=near))
-            yield ByDuck(spark, duck, label)
+            yield ByDuck(duck, label)
         return
     rows = tables.frame(spark, ALERTS, only=dates, near=near)
     counted = frames.counted(rows.where(F.col("batch") == label)).persist()
@@ -63,31 +64,29 @@ class BySpark:
     def __init__(self, spark: SparkSession, counted: DataFrame) -> None:
         self._spark, self._counted = spark, counted
 
-    def rules(self) -> pa.Table:
-        found = frames.rules(self._counted).toArrow()
-        if found.num_rows:
-            self._known = self._spark.createDataFrame(found)
-        return found
+    def rules(self, former: pa.Table | None = None, listed: Listed | None = None) -> pa.Table:
+        rules = texts.resolved(frames.rule_texts(self._counted).toArrow(), former, listed)
+        if rules.num_rows:
+            self._rules = self._spark.createDataFrame(rules)
+        return rules
 
     def of(self, table: Table) -> Rows:
-        return frames.rows_of(table, self._counted, self._known)
+        return frames.rows_of(table, self._counted, self._rules)
 
 
 class ByDuck:
-    """Of the view ``written`` in a database; the rules' tags are read by Spark, being few."""
+    """Of the view ``written`` in a database."""
 
-    def __init__(self, spark: SparkSession, duck: Any, label: str) -> None:
-        self._spark, self._duck = spark, duck
+    def __init__(self, duck: Any, label: str) -> None:
+        self._duck = duck
         those = f"(SELECT * FROM written WHERE batch = '{label}') AS w"
         duck.execute(f"CREATE TEMP TABLE counted AS {sums.counted(those)}")
 
-    def rules(self) -> pa.Table:
-        named = self._duck.sql(sums.rule_texts("counted")).to_arrow_table()
-        if not named.num_rows:
-            return named
-        found = frames.rules_of(self._spark.createDataFrame(named)).toArrow()
-        self._duck.register("known", found.select(["rule_id", "rule_title", "level"]))
-        return found
+    def rules(self, former: pa.Table | None = None, listed: Listed | None = None) -> pa.Table:
+        named = self._duck.sql(sums.rule_texts("counted", sums.DUCK)).to_arrow_table()
+        rules = texts.resolved(named, former, listed)
+        self._duck.register("rules", rules.select(["rule_id", "rule_title"]))
+        return rules
 
     def of(self, table: Table) -> Rows:
-        return self._duck.sql(sums.rows_of(table, "counted", "known", sums.DUCK)).to_arrow_table()
+        return self._duck.sql(sums.rows_of(table, "counted", "rules", sums.DUCK)).to_arrow_table()

@@ -89,9 +89,9 @@ class Lookups:
         about = rows if about is None else about
         for name, join in _JOINS.items():
             try:
-                found = self._look(spark, name)
-                if found is not None:
-                    rows = join(spark, rows, found, about)
+                lookup = self._look(spark, name)
+                if lookup is not None:
+                    rows = join(spark, rows, lookup, about)
             except UNREADABLE as error:
                 log.warning("%s/%s: %s; left out for this batch", self.folder, name, landing.reason(error))
         return rows
@@ -99,27 +99,27 @@ class Lookups:
     def table(self, spark: SparkSession, name: str) -> DataFrame | None:
         """The lookup ``name`` as it is now; None when there is none, or none that can be read, which is logged."""
         try:
-            found = self._look(spark, name)
-            return None if found is None else found.rows
+            lookup = self._look(spark, name)
+            return None if lookup is None else lookup.rows
         except UNREADABLE as error:
             log.warning("%s/%s: %s; not used", self.folder, name, landing.reason(error))
             return None
 
     def _look(self, spark: SparkSession, name: str) -> Lookup | None:
         """The lookup ``name`` as it is now, or None; of several files that are one, those that can be read."""
-        found = []
-        for one in (name, *_BESIDE.get(name, ())):
+        tables = []
+        for file_name in (name, *_BESIDE.get(name, ())):
             try:
-                found.append(self._one(spark, one, LOOKUPS[name]))
+                tables.append(self._one(spark, file_name, LOOKUPS[name]))
             except UNREADABLE as error:
                 if name not in _BESIDE:
                     raise
-                log.warning("%s/%s: %s; not used", self.folder, one, landing.reason(error))
-        there = [one for one in found if one is not None]
+                log.warning("%s/%s: %s; not used", self.folder, file_name, landing.reason(error))
+        there = [lookup for lookup in tables if lookup is not None]
         if len(there) < 2:
             return there[0] if there else None
-        rows = reduce(DataFrame.unionByName, (one.rows for one in there))
-        held = [one.held for one in there if one.held is not None]
+        rows = reduce(DataFrame.unionByName, (lookup.rows for lookup in there))
+        held = [lookup.held for lookup in there if lookup.held is not None]
         return Lookup(rows, pa.concat_tables(held) if len(held) == len(there) else None)
 
     def _one(self, spark: SparkSession, name: str, schema: T.StructType) -> Lookup | None:
@@ -131,8 +131,8 @@ class Lookups:
         else:
             return None
         stamp = storage.stamp(path)
-        known = self._held.get(path)
-        if stamp is None or known is None or known[0] != stamp:
+        cached = self._held.get(path)
+        if stamp is None or cached is None or cached[0] != stamp:
             rows = _read(spark, path, schema)
             held = None
             if stamp is not None and stamp[0] <= HELD_BYTES:
@@ -141,8 +141,8 @@ class Lookups:
                     held = Lookup(_frame(spark, table, rows.schema), table)
             if stamp is None or time.time() - stamp[1] / 1000 < SETTLED:
                 return held or Lookup(rows, None)
-            self._held[path] = known = (stamp, held)
-        return known[1] or Lookup(_read(spark, path, schema, said=True), None)
+            self._held[path] = cached = (stamp, held)
+        return cached[1] or Lookup(_read(spark, path, schema, said=True), None)
 
 
 def _read(spark: SparkSession, path: str, schema: T.StructType, *, said: bool = False) -> DataFrame:
@@ -159,12 +159,12 @@ def _read(spark: SparkSession, path: str, schema: T.StructType, *, said: bool = 
         nonlocal wrong
         if field.name not in there:
             return F.lit(None).cast(field.dataType).alias(field.name)
-        given = F.col(f"`{there[field.name]}`")
-        made = given.try_cast(field.dataType)
+        stored = F.col(f"`{there[field.name]}`")
+        cast = stored.try_cast(field.dataType)
         if field.dataType == T.TimestampType() and rows.schema[there[field.name]].dataType != field.dataType:
-            odd = made.isNull() & F.coalesce(F.trim(given.cast("string")) != "", F.lit(False))
+            odd = cast.isNull() & F.coalesce(F.trim(stored.cast("string")) != "", F.lit(False))
             wrong = odd if wrong is None else wrong | odd
-        return made.alias(field.name)
+        return cast.alias(field.name)
 
     columns = [column(field) for field in schema.fields]
     if wrong is None:
@@ -188,14 +188,14 @@ def _by_keys(asked: str, wild: str, into: str) -> Join:
     that have none of their own."""
 
     def join(spark: SparkSession, rows: DataFrame, lookup: Lookup, about: DataFrame) -> DataFrame:
-        found = lookup.rows.fillna("", [wild])
+        entries = lookup.rows.fillna("", [wild])
         if lookup.held is None:
             named = F.broadcast(about.select(asked).where(F.col(asked).isNotNull()).distinct())
-            found = _small(spark, found.join(named, asked, "left_semi"))
-        struct = F.struct(*(name for name in found.columns if name not in (asked, wild)))
-        one = found.groupBy(asked, wild).agg(F.min(struct).alias(into))
-        exact = one.where(F.col(wild) != "")
-        anywhere = one.where(F.col(wild) == "").drop(wild).withColumnRenamed(into, f"{into}_else")
+            entries = _small(spark, entries.join(named, asked, "left_semi"))
+        struct = F.struct(*(name for name in entries.columns if name not in (asked, wild)))
+        structs = entries.groupBy(asked, wild).agg(F.min(struct).alias(into))
+        exact = structs.where(F.col(wild) != "")
+        anywhere = structs.where(F.col(wild) == "").drop(wild).withColumnRenamed(into, f"{into}_else")
         rows = rows.join(F.broadcast(exact), [asked, wild], "left").join(F.broadcast(anywhere), asked, "left")
         return rows.withColumn(into, F.coalesce(into, f"{into}_else")).drop(f"{into}_else")
 
@@ -217,26 +217,26 @@ def _intel(spark: SparkSession, rows: DataFrame, intel: Lookup, about: DataFrame
     else:
         asked = each.select("kind", "entity").distinct().persist()
         try:
-            found = _exact(asked, intel.rows)
+            matched = _exact(asked, intel.rows)
             if kinds is None or "cidr" in kinds:
-                found = found.unionByName(_networks(spark, asked, intel.rows))
-            hits = _small(spark, found)
+                matched = matched.unionByName(_networks(spark, asked, intel.rows))
+            hits = _small(spark, matched)
         finally:
             asked.unpersist()
-    one = F.struct(
+    hit = F.struct(
         "kind", F.col("entity").alias("value"), F.col("value").alias("indicator"), "source", "threat", "score"
     )
     valid = (F.coalesce(F.col("valid_from") <= F.col("counted_at"), F.lit(True))) & (
         F.coalesce(F.col("counted_at") < F.col("valid_until"), F.lit(True))
     )
-    found = (
+    by_place = (
         each.join(hits, ["kind", "entity"])
         .where(valid)
         .groupBy(*frames.PLACE)
-        .agg(F.sort_array(F.collect_set(one)).alias("intel"))
+        .agg(F.sort_array(F.collect_set(hit)).alias("intel"))
     )
     nothing = F.array().cast(INTEL_HITS)
-    return rows.join(F.broadcast(found), frames.PLACE, "left").withColumn("intel", F.coalesce("intel", nothing))
+    return rows.join(F.broadcast(by_place), frames.PLACE, "left").withColumn("intel", F.coalesce("intel", nothing))
 
 
 def _exact(asked: DataFrame, intel: DataFrame) -> DataFrame:
@@ -262,9 +262,9 @@ def _networks(spark: SparkSession, asked: DataFrame, intel: DataFrame) -> DataFr
     if len(ranges) > MAX_NETWORKS:
         log.warning("intel: more than %d address ranges, the rest is left out", MAX_NETWORKS)
     addresses = asked.where("kind = 'ip'").select("entity")
-    found = addresses.mapInArrow(containing(networks(ranges[:MAX_NETWORKS])), _FOUND)
+    inside = addresses.mapInArrow(containing(networks(ranges[:MAX_NETWORKS])), _FOUND)
     of_range = intel.where("kind = 'cidr'").withColumnRenamed("value", "network").drop("kind")
-    joined = of_range.join(F.broadcast(found), "network")
+    joined = of_range.join(F.broadcast(inside), "network")
     return joined.select(F.lit("ip").alias("kind"), F.col("network").alias("value"), *_HIT.names[2:])
 
 
@@ -274,18 +274,18 @@ Networks = dict[int, dict[int, dict[int, list[str]]]]
 
 def networks(ranges: list[str]) -> Networks:
     """``ranges`` by prefix; texts that are none are left out."""
-    found: Networks = {4: defaultdict(lambda: defaultdict(list)), 6: defaultdict(lambda: defaultdict(list))}
+    by_version: Networks = {4: defaultdict(lambda: defaultdict(list)), 6: defaultdict(lambda: defaultdict(list))}
     for text in ranges:
         try:
             network = ipaddress.ip_network(text.strip(), strict=False)
         except (ValueError, AttributeError):
             continue
         shift = network.max_prefixlen - network.prefixlen
-        found[network.version][shift][int(network.network_address) >> shift].append(text)
-    return {version: {shift: dict(prefixes) for shift, prefixes in by.items()} for version, by in found.items()}
+        by_version[network.version][shift][int(network.network_address) >> shift].append(text)
+    return {version: {shift: dict(prefixes) for shift, prefixes in by.items()} for version, by in by_version.items()}
 
 
-def containing(known: Networks) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def containing(by_version: Networks) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow``: batches of addresses (first column) to pairs of address and range that holds it."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -297,7 +297,7 @@ def containing(known: Networks) -> Callable[[Iterator[pa.RecordBatch]], Iterator
                 except ValueError:
                     continue
                 number = int(address)
-                for shift, prefixes in known[address.version].items():
+                for shift, prefixes in by_version[address.version].items():
                     pairs.extend((text, network) for network in prefixes.get(number >> shift, ()))
             columns = zip(*pairs, strict=True) if pairs else ((), ())
             yield pa.RecordBatch.from_arrays(

@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.common import attack
+from spark_jobs.intake import texts
+from spark_jobs.intake.published import Listed
 from spark_jobs.tables import sums
-from spark_jobs.tables.schema import AGENTS, RULES, Table
+from spark_jobs.tables.schema import AGENTS, Table
 
 KEY = ["agent_id", "alert_id", "received_date"]
 """What copies of one alert share: the first two tell alerts apart, the third says where in the table to look."""
@@ -48,7 +50,7 @@ def file() -> Column:
 
 def trouble(*needed: str) -> Column:
     """Why no table can hold the row: the first of the columns ``needed`` that has no value; null when all have one."""
-    found = F.lit(None).cast("string")
+    first_reason = F.lit(None).cast("string")
     for name in reversed(needed):
         if name in ("event_time", "received_at"):
             usable = _possible(name)
@@ -58,8 +60,8 @@ def trouble(*needed: str) -> Column:
             reason = F.lit("received_date is no date YYYY-MM-DD")
         else:
             usable, reason = F.length(name) > 0, F.lit(f"without {name}")
-        found = F.when(F.coalesce(usable, F.lit(False)), found).otherwise(reason)
-    return found
+        first_reason = F.when(F.coalesce(usable, F.lit(False)), first_reason).otherwise(reason)
+    return first_reason
 
 
 def _possible(column: str) -> Column:
@@ -84,11 +86,11 @@ def later_copies(keys: DataFrame) -> DataFrame:
     return copies.where("copy > 1").select(*PLACE)
 
 
-def known_copies(keys: DataFrame, known: DataFrame) -> DataFrame:
-    """``PLACE`` of the rows whose alert is in ``known``. Of ``known`` only the key is read, and no row of it moves
+def known_copies(keys: DataFrame, stored: DataFrame) -> DataFrame:
+    """``PLACE`` of the rows whose alert is in ``stored``. Of ``stored`` only the key is read, and no row of it moves
     unless ``keys`` has it as well."""
     batch = F.broadcast(keys.select(_hash()))
-    seen = known.select(*KEY, _hash()).join(batch, "hash", "left_semi").select(*KEY).distinct()
+    seen = stored.select(*KEY, _hash()).join(batch, "hash", "left_semi").select(*KEY).distinct()
     return keys.join(seen, KEY, "left_semi").select(*PLACE)
 
 
@@ -121,36 +123,19 @@ def counted(alerts: DataFrame) -> DataFrame:
     return alerts.sparkSession.sql(sums.counted("{alerts}"), alerts=alerts)
 
 
-def rules(rows: DataFrame) -> DataFrame:
-    """``rules_of`` the texts of ``counted`` rows."""
-    return rules_of(rows.sparkSession.sql(sums.rule_texts("{rows}"), rows=rows))
+def rule_texts(rows: DataFrame) -> DataFrame:
+    """What ``counted`` rows say of their rules."""
+    return rows.sparkSession.sql(sums.rule_texts("{rows}", sums.SPARK), rows=rows)
 
 
-def rules_of(named: DataFrame) -> DataFrame:
-    """``RULES`` of ``sums.rule_texts``, with ATT&CK tactics and techniques out of the tags.
-
-    Beside them the number of ``rows``, and of ``odd`` times among these.
-    """
-    texts = ["rule_title", "level", "tags"]
-    newest = F.max_by(F.struct(*texts), F.struct("last_time", *texts)).alias("last")
-    one = named.groupBy("rule_id").agg(
-        newest,
-        *(F.sum(name).alias(name) for name in ("alerts", "matches", "rows", "odd")),
-        F.min("first_time").alias("first_time"),
-        F.max("last_time").alias("last_time"),
-    )
-    return one.select("*", "last.*").select(
-        *(name for name in RULES.names if name not in ("tactics", "techniques")),
-        attack.tactics_of("tags").alias("tactics"),
-        attack.techniques_of("tags").alias("techniques"),
-        "rows",
-        "odd",
-    )
+def rules(rows: DataFrame, former: pa.Table | None = None, listed: Listed | None = None) -> DataFrame:
+    """``texts.resolved`` of ``counted`` rows; reckoned at once, for rules are few."""
+    return rows.sparkSession.createDataFrame(texts.resolved(rule_texts(rows).toArrow(), former, listed))
 
 
-def rows_of(table: Table, rows: DataFrame, known: DataFrame) -> DataFrame:
-    """The rows of a table of counts, of ``counted`` rows; ``known`` are their ``rules``."""
-    return rows.sparkSession.sql(sums.rows_of(table, "{rows}", "{known}", sums.SPARK), rows=rows, known=known)
+def rows_of(table: Table, rows: DataFrame, rules: DataFrame) -> DataFrame:
+    """The rows of a table of counts, of ``counted`` rows and of their ``rules``."""
+    return rows.sparkSession.sql(sums.rows_of(table, "{rows}", "{rules}", sums.SPARK), rows=rows, rules=rules)
 
 
 _INPUT = (
@@ -180,10 +165,10 @@ def agents(beats: DataFrame) -> DataFrame:
     inputs = F.map_values("said.inputs")
 
     def over_inputs(name: str) -> Column:
-        return _total(F.transform(inputs, lambda one: one[name])).alias(name)
+        return _total(F.transform(inputs, lambda source: source[name])).alias(name)
 
     def over_reasons(name: str) -> Column:
-        return _total(F.flatten(F.transform(inputs, lambda one: F.map_values(_or_empty(one[name]))))).alias(name)
+        return _total(F.flatten(F.transform(inputs, lambda source: F.map_values(_or_empty(source[name]))))).alias(name)
 
     return rows.select(
         *AGENTS.names[:8],

@@ -34,10 +34,10 @@ def rows(places: pa.Table, origins: Mapping[int, str], schema: T.StructType) -> 
     files, begins = np.unique(file[order], return_index=True)
     ends = np.searchsorted(file[order], files, side="right")
 
-    def of(one: int, begin: int, end: int) -> tuple[pa.Table, pa.Table] | None:
-        mine, origin = order[begin:end], origins.get(one, "")
-        found = _of(bare(origin, encoded=True), position[mine], wanted) if origin.startswith("file:") else None
-        return None if found is None else (found, others.take(mine))
+    def of(file_number: int, begin: int, end: int) -> tuple[pa.Table, pa.Table] | None:
+        mine, origin = order[begin:end], origins.get(file_number, "")
+        rows_of_file = _of(bare(origin, encoded=True), position[mine], wanted) if origin.startswith("file:") else None
+        return None if rows_of_file is None else (rows_of_file, others.take(mine))
 
     pieces = []
     try:
@@ -49,7 +49,7 @@ def rows(places: pa.Table, origins: Mapping[int, str], schema: T.StructType) -> 
                 pieces.append(piece)
     except (pa.ArrowException, OSError):
         return None
-    whole = pa.concat_tables([one for one, _ in pieces]) if pieces else wanted.empty_table()
+    whole = pa.concat_tables([piece for piece, _ in pieces]) if pieces else wanted.empty_table()
     beside = pa.concat_tables([more for _, more in pieces]) if pieces else others
     for name, column in zip(beside.column_names, beside.columns, strict=True):
         whole = whole.append_column(name, column)
@@ -62,19 +62,19 @@ def _of(path: str, positions: np.ndarray, wanted: pa.Schema) -> pa.Table | None:
         there = file.schema_arrow
         # Spark finds a column whatever the case of its name, and brings types that differ into these.
         names = [name.lower() for name in there.names]
-        known = [field for field in wanted if field.name in names]
+        present = [field for field in wanted if field.name in names]
         if len(set(names)) < len(names) or any(
-            field.name not in there.names or there.field(field.name).type != field.type for field in known
+            field.name not in there.names or there.field(field.name).type != field.type for field in present
         ):
             return None
         pieces, first = [], 0
-        for batch in file.iter_batches(ROWS, columns=[field.name for field in known]):
+        for batch in file.iter_batches(ROWS, columns=[field.name for field in present]):
             start, end = np.searchsorted(positions, (first, first + batch.num_rows))
             if start < end:
                 pieces.append(batch.take(pa.array(positions[start:end] - first)))
             first += batch.num_rows
     if sum(piece.num_rows for piece in pieces) != len(positions):
         return None
-    found = pa.Table.from_batches(pieces)
-    columns = [found[field.name] if field in known else pa.nulls(found.num_rows, field.type) for field in wanted]
+    table = pa.Table.from_batches(pieces)
+    columns = [table[field.name] if field in present else pa.nulls(table.num_rows, field.type) for field in wanted]
     return pa.Table.from_arrays(columns, schema=wanted)

@@ -138,11 +138,11 @@ def overlooked(spark: SparkSession, checkpoint: str, batch_id: int, listed: Sequ
         return []
     entry = F.from_json("value", _LOGGED).alias("entry")
     entries = spark.read.text(storage.literal(names[0])).where("value LIKE '{%'").select(entry).select("entry.*")
-    known = {storage.bare(file.path) for file in listed}
+    seen = {storage.bare(file.path) for file in listed}
     missing = []
     for row in entries.where(F.col("batchId") == batch_id).collect():
         path = unquote(row.path)
-        if storage.bare(path) in known:
+        if storage.bare(path) in seen:
             continue
         there = storage.stamp(path)
         why = "is gone" if there is None else "was empty when it was listed" if there[0] else "is empty (0 bytes)"

@@ -19,17 +19,17 @@ EXERCISE = "exercise"
 """The one that takes all that it joined with it: the accounts that a red team took are its own."""
 
 
-def threats_of(spark: SparkSession, found: DataFrame, lookups: Lookups) -> Mapping[str, frozenset[str]]:
-    """By ``member`` of ``found`` what ``intel`` says of its entity at the time it was last seen."""
-    asked = found.select(
+def threats_of(spark: SparkSession, sightings: DataFrame, lookups: Lookups) -> Mapping[str, frozenset[str]]:
+    """By ``member`` of ``sightings`` what ``intel`` says of its entity at the time it was last seen."""
+    asked = sightings.select(
         F.col("member").alias("file"), F.lit(0).cast("long").alias("position"),
         F.col("last_seen").alias("counted_at"), F.array(F.struct("kind", "value")).alias("entities"),
         *(F.lit(None).cast("string").alias(name) for name in ("fleet", "site", "host")),
     )  # fmt: skip
-    known = lookups.enrich(spark, asked)
-    if "intel" not in known.columns:
+    enriched = lookups.enrich(spark, asked)
+    if "intel" not in enriched.columns:
         return {}
     return {
         row.file: frozenset(row.threats)
-        for row in known.select("file", F.col("intel.threat").alias("threats")).where("size(threats) > 0").collect()
+        for row in enriched.select("file", F.col("intel.threat").alias("threats")).where("size(threats) > 0").collect()
     }

@@ -93,11 +93,11 @@ class LandingSource(Source):
         return Batch(self._rows(spark, files), "row", tuple(files))
 
     def mend(self, spark: SparkSession, batch: Batch) -> Batch | None:
-        found = landing.damaged(spark, batch.files, self.schema)
-        if not found:
+        damaged = landing.damaged(spark, batch.files, self.schema)
+        if not damaged:
             return None
-        good = [file for file in batch.files if file not in found]
-        letters = [Letter(*bad) for bad in found.items()]
+        good = [file for file in batch.files if file not in damaged]
+        letters = [Letter(*bad) for bad in damaged.items()]
         return replace(batch, rows=self._rows(spark, good), files=tuple(good), letters=(*batch.letters, *letters))
 
     def _rows(self, spark: SparkSession, files: Sequence[landing.File]) -> DataFrame:
@@ -175,7 +175,7 @@ def _unwire(column: Column, kind: T.DataType) -> Column:
         case T.BinaryType():
             return F.unbase64(column)
         case T.ArrayType():
-            return F.transform(column, lambda one: _unwire(one, kind.elementType))
+            return F.transform(column, lambda element: _unwire(element, kind.elementType))
         case T.StructType():
             parts = [_unwire(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
             return F.when(column.isNotNull(), F.struct(*parts))

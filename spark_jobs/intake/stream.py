@@ -62,16 +62,16 @@ def run_all(
             due = monotonic() >= look
             if due:
                 look = monotonic() + (every or 0)
-            for one in streams:
+            for stream in streams:
                 if stop.is_set():
                     break
-                checkpoint = f"{checkpoints}/{one.source.kind}{one.name}"
+                checkpoint = f"{checkpoints}/{stream.source.kind}{stream.name}"
                 if due:
-                    take_changed(spark, tables, one, checkpoint)
-                if one.name not in running and one.source.ready(spark):
-                    running[one.name] = _start(spark, tables, one, checkpoint, every)
+                    take_changed(spark, tables, stream, checkpoint)
+                if stream.name not in running and stream.source.ready(spark):
+                    running[stream.name] = _start(spark, tables, stream, checkpoint, every)
                     if every is None:
-                        _wait(running[one.name], stop)
+                        _wait(running[stream.name], stop)
             for one_running in running.values():
                 _check(one_running)
             if every is None or (len(running) == len(streams) and all(not q.isActive for q, _ in running.values())):
@@ -117,8 +117,6 @@ def take_batch(work: Work, stream: Stream, frame: DataFrame, checkpoint: str) ->
     former = manifest.read(work.tables.root)
     done, last = manifest.Done(work.number, plan), former.batches.get(work.query)
     others = {name for name in former.writers if name.startswith(query)} - {f"{query}{work.query}"}
-    if stream.name in former.writers and work.tables.exists(stream.tables[0]) and not _begun(work, stream):
-        others.add(stream.name)  # of which query it was, the release before did not note
     if not work.number and others:
         raise ValueError(
             f"{work.tables.root}: a batch of {stream.name} was cut short whose checkpoint is not {checkpoint}: run "
@@ -133,7 +131,6 @@ def take_batch(work: Work, stream: Stream, frame: DataFrame, checkpoint: str) ->
     with manifest.writing(work.tables, f"{query}{work.query}", stream.tables) as noted:
         account = _take(work, stream, batch, checkpoint)
         noted.batches[work.query] = done
-        noted.writers.append(stream.name)
     return account
 
 

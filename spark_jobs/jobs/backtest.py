@@ -34,7 +34,6 @@ from spark_jobs.common.plain import plain
 from spark_jobs.jobs.job import COUNT, FILE, FOLDER, Job, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.storage import bare
-from vedette.config.settings import ArchiveSettings
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +70,8 @@ def built(rules: Sequence[Path], keys: Sequence[str], pipelines: Sequence[Path],
 def matches(spark: SparkSession, logs: str, rules: Rules, options_file: Path | None = None,
             identity: Path | None = None) -> DataFrame:  # fmt: skip
     """``MATCHES`` of every segment below ``logs``. Raises FileNotFoundError when there is none, OSError."""
+    from vedette.config.settings import ArchiveSettings
+
     root = storage.local(logs)
     archive = Archive(logs if root is None else str(root), options_file, identity)
     if root is None:

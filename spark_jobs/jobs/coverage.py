@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from spark_jobs.common.attack import of_tags
 from spark_jobs.common.period import Period, period
+from spark_jobs.intake.published import alerting, lists
 from spark_jobs.jobs.job import FILE, FOLDER, Job, days_options, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.arrow import arrow_schema
@@ -75,16 +76,14 @@ def deployed(path: str) -> dict[str, Mapping[str, Any]]:
     if not storage.exists(path):
         raise FileNotFoundError(f"{path}: no such rules; name the folder `rules` of the landing, or rule files")
     if storage.count(path, "*.json"):
-        texts = (storage.text(f"{path}/{name}") for name in storage.names(path) if name.endswith(".json"))
-        lists = sorted((json.loads(text) for text in texts if text), key=itemgetter("version"))
-        rules = [rule for newest in {listed["name"]: listed["rules"] for listed in lists}.values() for rule in newest]
+        every = {listed["name"]: listed["rules"] for listed in lists(path)}
+        rules = [rule for newest in every.values() for rule in newest]
     else:
         from vedette import compile_rules
         from vedette.rules.build import described
 
         rules = described(compile_rules(path))
-    able = (rule for rule in rules if rule.get("state") != "refused" and rule.get("alerts") is not False)
-    return {rule["id"]: rule for rule in able if rule["id"]}
+    return alerting(rules)
 
 
 def covered(reader: Reader, rules: Mapping[str, Mapping[str, Any]], wanted: Period) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.intake import batch, landing
 from spark_jobs.intake.enrich import Lookups
+from spark_jobs.intake.published import Published
 from spark_jobs.intake.sources import KafkaSource, LandingSource, Source
 from spark_jobs.intake.stream import Stream, run_all
 from spark_jobs.jobs.job import COUNT, DURATION, FOLDER, PAIR, Job, lookups_option, spark_job
@@ -92,8 +93,9 @@ def ingest(
     else:
         sources = landing_sources(str(folder), bytes_per_batch)
     streams = take_over(
-        job.spark, job.unchecked, sources, lookups=lookups, checkpoints=checkpoints, every=every, stop=job.stop
-    )
+        job.spark, job.unchecked, sources, lookups=lookups, published=published_at(folder), checkpoints=checkpoints,
+        every=every, stop=job.stop,
+    )  # fmt: skip
     return f"ingest: {said(streams)}"
 
 
@@ -126,12 +128,18 @@ def landing_sources(root: str, bytes_per_batch: int = BYTES_PER_BATCH) -> dict[s
     return {name: LandingSource(f"{root}/{name}", schema, bytes_per_batch) for name, schema, _ in LANDED}
 
 
+def published_at(landing: str | None) -> Published | None:
+    """The rule lists of ``landing``, where there is one."""
+    return Published(f"{landing}/rules") if landing else None
+
+
 def take_over(
     spark: SparkSession,
     tables: Tables,
     sources: dict[str, Source],
     *,
     lookups: Lookups | None = None,
+    published: Published | None = None,
     checkpoints: str | None = None,
     every: float | None = None,
     stop: Event | None = None,
@@ -143,7 +151,7 @@ def take_over(
     Raises BlockingIOError when another ingest writes these tables, and what Spark raises when storage fails.
     """
     takes = {
-        "alerts": lambda work, rows: batch.alerts(work, rows, lookups, counting=counting),
+        "alerts": lambda work, rows: batch.alerts(work, rows, lookups, published, counting=counting),
         "status": batch.heartbeats,
         "seqs": batch.seqs,
         "bad": batch.dead_letters,

@@ -36,8 +36,9 @@ from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import many
 from spark_jobs.intake import frames, unread
 from spark_jobs.intake.counts import COUNTS, counted_from
+from spark_jobs.intake.published import Published
 from spark_jobs.intake.sources import KafkaSource, LandingSource
-from spark_jobs.jobs.ingest import LANDED
+from spark_jobs.jobs.ingest import LANDED, published_at
 from spark_jobs.jobs.job import COUNT, DAY, FOLDER, Job, Value, pair, spark_job
 from spark_jobs.tables import manifest, storage
 from spark_jobs.tables.schema import ALERTS, RULES, TABLES, WIN_5M
@@ -100,7 +101,7 @@ def maintain(
         with ingest_held_off(tables, checkpoints) as alone:
             if alone:
                 try:
-                    done += exact(spark, tables, wanted, max_rewrite)
+                    done += exact(spark, tables, wanted, max_rewrite, published_at(landing))
                 except Exception as error:  # whatever it is: one bad day must not let small files pile up for ever
                     failure = error
         done += clean_up(spark, tables, wanted, keep)
@@ -174,7 +175,10 @@ def newest_counted(alerts: DataFrame) -> str:
     return newest or ""
 
 
-def exact(spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int = MAX_REWRITE) -> list[str]:
+def exact(
+    spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int = MAX_REWRITE,
+    published: Published | None = None,
+) -> list[str]:  # fmt: skip
     """Step 1 for the days of ``wanted``; what there was to do. Cut short between copies and counts, it compares only
     the counts of ``wanted`` when it is done again."""
     done: list[str] = []
@@ -201,7 +205,7 @@ def exact(spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int 
     rebuilt = [day for day in sorted(days) if rebuild(spark, tables, day, max_rewrite)]
     done += [f"counts of {day} rebuilt" for day in rebuilt]
     if len(rebuilt) == len(days) and (rebuilt or rules_differ(spark, tables)):
-        rebuild_rules(spark, tables)
+        rebuild_rules(spark, tables, published)
     return done
 
 
@@ -214,15 +218,15 @@ def numbered(alerts: DataFrame) -> DataFrame:
 def sums_by_day(alerts: DataFrame) -> dict[str, tuple[int, int]]:
     """Alerts and matches of ``alerts`` by the day on which they are counted."""
     day = F.date_format("counted_at", "yyyy-MM-dd").alias("date")
-    found = frames.counted(alerts).groupBy(day).agg(F.sum("alerts").alias("alerts"), F.sum("matches").alias("matches"))
-    return {row.date: (row.alerts, row.matches) for row in found.collect()}
+    by_day = frames.counted(alerts).groupBy(day).agg(F.sum("alerts").alias("alerts"), F.sum("matches").alias("matches"))
+    return {row.date: (row.alerts, row.matches) for row in by_day.collect()}
 
 
 def said_by_day(spark: SparkSession, tables: Tables, since: str, until: str) -> dict[str, tuple[int, int]]:
     """Alerts and matches by day, as ``WIN_5M`` has counted them."""
     rows = tables.frame(spark, WIN_5M, since, until).groupBy("date")
-    found = rows.agg(F.sum("alerts").alias("alerts"), F.sum("matches").alias("matches"))
-    return {row.date: (row.alerts, row.matches) for row in found.collect()}
+    by_day = rows.agg(F.sum("alerts").alias("alerts"), F.sum("matches").alias("matches"))
+    return {row.date: (row.alerts, row.matches) for row in by_day.collect()}
 
 
 def unequal(spark: SparkSession, tables: Tables, wanted: Period) -> list[str]:
@@ -236,11 +240,11 @@ def unequal(spark: SparkSession, tables: Tables, wanted: Period) -> list[str]:
 def rebuild(spark: SparkSession, tables: Tables, day: str, max_rewrite: int) -> bool:
     """Rebuild the counts of ``day`` from the alerts that are counted on it; False, with a log, when these are more
     than ``max_rewrite``."""
-    one = date.fromisoformat(day)
-    if (number := counted_from(spark, tables, one, one).count()) > max_rewrite:
+    of_day = date.fromisoformat(day)
+    if (number := counted_from(spark, tables, of_day, of_day).count()) > max_rewrite:
         log.error("counts of %s differ from its %d alerts, too many to count again; see --max-rewrite", day, number)
         return False
-    rows = frames.counted(counted_from(spark, tables, one, one)).persist()
+    rows = frames.counted(counted_from(spark, tables, of_day, of_day)).persist()
     rules = tables.frame(spark, RULES).persist()
     try:
         for table in COUNTS:
@@ -263,21 +267,26 @@ def _of_days_there(tables: Tables, first_time: str) -> Column:
     return F.date_format(first_time, "yyyy-MM-dd") > manifest.read(tables.root).dropped.get(WIN_5M.name, "")
 
 
-def rebuild_rules(spark: SparkSession, tables: Tables) -> None:
-    """Rebuild ``RULES``: texts by the alerts that are there, sums by ``WIN_5M``; what neither speaks of stays. A rule
-    that is older than the days of ``WIN_5M`` keeps what was counted of it, or has more."""
+def rebuild_rules(spark: SparkSession, tables: Tables, published: Published | None = None) -> None:
+    """Rebuild ``RULES``: texts as ``published``, else by the alerts that are there, sums by ``WIN_5M``; what neither
+    speaks of stays. A rule that is older than the days of ``WIN_5M`` keeps what was counted of it, or has more."""
     former = tables.frame(spark, RULES)
-    newest = frames.rules(frames.counted(tables.frame(spark, ALERTS))).select(*RULES.names)
+    stand, listed = former.where("published").toArrow(), published.rules() if published else None
+    newest = frames.rules(frames.counted(tables.frame(spark, ALERTS)), stand, listed).select(*RULES.names)
     texts = newest.unionByName(former.join(newest, "rule_id", "left_anti")).alias("t")
     sums, before = _sums_by_rule(spark, tables).alias("s"), former.alias("f")
     exact = F.isnull("f.first_time") | _of_days_there(tables, "f.first_time")
+    # Of counts that have outlived their alerts nobody knows any more which landed late.
+    outlived = F.isnull("f.rule_id") & (F.col("s.first_time") < F.col("t.first_time"))
 
     def column(name: str) -> Column:
+        if name == "prompt_time":
+            return F.least("f.prompt_time", "t.prompt_time", F.when(outlived, F.col("s.first_time"))).alias(name)
         if name not in (*RULES.sums, "first_time", "last_time"):
             return F.col("rule_id" if name == "rule_id" else f"t.{name}").alias(name)
         further = F.least if name == "first_time" else F.greatest
-        kept = further(f"f.{name}", f"s.{name}")
-        return F.when(exact, F.coalesce(f"s.{name}", f"t.{name}")).otherwise(kept).alias(name)
+        more = further(f"f.{name}", f"s.{name}")
+        return F.when(exact, F.coalesce(f"s.{name}", f"t.{name}")).otherwise(more).alias(name)
 
     rows = texts.join(sums, "rule_id", "left").join(before, "rule_id", "left").select(*map(column, RULES.names))
     tables.replace(RULES, rows.toArrow(), None)
@@ -324,8 +333,8 @@ def clean(spark: SparkSession, landing: str, checkpoints: str, until: date) -> i
     deleted = 0
     for name, *_ in LANDED:
         folder = f"{landing}/{name}"
-        days = [one for one in storage.names(folder, folders=True) if one.startswith("dt=")]
-        days = [one for one in days if one[3:] < until.isoformat() and _is_day(one[3:])]
+        days = [folder_name for folder_name in storage.names(folder, folders=True) if folder_name.startswith("dt=")]
+        days = [folder_name for folder_name in days if folder_name[3:] < until.isoformat() and _is_day(folder_name[3:])]
         if not days:
             continue
         unreadable = {storage.bare(path) for path in unread.tries(f"{checkpoints}/{name}")}
@@ -338,8 +347,8 @@ def clean(spark: SparkSession, landing: str, checkpoints: str, until: date) -> i
         files = there(spark, folder, days, f"{checkpoints}/{name}").persist()
         try:
             left = files.where("NOT taken").groupBy("day").agg(F.count("*").alias("n")).collect()
-            kept = {row.day: row.n for row in left}
-            for row in files.where(~F.col("day").isin(*kept)).select("path").toLocalIterator():
+            left_by_day = {row.day: row.n for row in left}
+            for row in files.where(~F.col("day").isin(*left_by_day)).select("path").toLocalIterator():
                 if storage.bare(row.path) in unreadable:
                     log.warning("%s: ingest could not read it; kept", storage.bare(row.path))
                 else:
@@ -347,8 +356,8 @@ def clean(spark: SparkSession, landing: str, checkpoints: str, until: date) -> i
         finally:
             files.unpersist()
         for day in days:
-            if day in kept:
-                log.warning("%s/%s: ingest has not taken over %d of its files; kept", folder, day, kept[day])
+            if day in left_by_day:
+                log.warning("%s/%s: ingest has not taken over %d of its files; kept", folder, day, left_by_day[day])
             else:
                 deleted += storage.prune(f"{folder}/{day}")
     return deleted

@@ -24,7 +24,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.common.plain import many
 from spark_jobs.intake.enrich import Lookups
-from spark_jobs.jobs.ingest import kafka_sources, landing_sources, said, source_options, take_over
+from spark_jobs.intake.published import Published
+from spark_jobs.jobs.ingest import kafka_sources, landing_sources, published_at, said, source_options, take_over
 from spark_jobs.jobs.job import Job, spark_job
 from spark_jobs.jobs.maintain import interrupted, rebuild, rebuild_rules, said_by_day, sums_by_day
 from spark_jobs.tables import manifest, storage
@@ -79,7 +80,7 @@ def reconcile(
             streams = take_over(spark, tables, sources, lookups=lookups, checkpoints=checkpoints, counting=False)
             done.append(said(streams))
         with storage.one_writer(tables.root, "ingest"), manifest.writing(tables, manifest.RECONCILE, TABLES.values()):
-            days = recount(spark, tables, lower=lower)
+            days = recount(spark, tables, published_at(folder), lower=lower)
             done.append(f"counts of {many(len(days), 'day')} rebuilt")
     return "reconcile: " + "; ".join(done)
 
@@ -97,9 +98,11 @@ def _refuse(tables: Tables, checkpoints: str) -> None:
         raise ValueError(f"{tables.root}: {why}; name --landing DIR (or --kafka), to read again what has landed")
 
 
-def recount(spark: SparkSession, tables: Tables, *, lower: bool = False) -> list[str]:
+def recount(
+    spark: SparkSession, tables: Tables, published: Published | None = None, *, lower: bool = False
+) -> list[str]:
     """Step 2; the days whose counts were made again."""
-    rebuild_rules(spark, tables)  # counts take titles and levels from them
+    rebuild_rules(spark, tables, published)  # counts take titles from them
     expired = manifest.read(tables.root).dropped.get(ALERTS.name, "")
     there = {day: sums for day, sums in sums_by_day(tables.frame(spark, ALERTS)).items() if day > expired}
     said_before = {} if lower else said_by_day(spark, tables, date.min.isoformat(), date.max.isoformat())
@@ -111,5 +114,5 @@ def recount(spark: SparkSession, tables: Tables, *, lower: bool = False) -> list
     days = sorted(there.keys() - set(fewer))
     for day in days:
         rebuild(spark, tables, day, NO_LIMIT)
-    rebuild_rules(spark, tables)
+    rebuild_rules(spark, tables, published)
     return days

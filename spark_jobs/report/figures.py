@@ -165,12 +165,14 @@ JOIN (SELECT rule_id FROM win GROUP BY rule_id
 USING (rule_id)
 GROUP BY fleet, site, rule_id ORDER BY fleet, site, rule_id"""
 
-_RULES = f"""SELECT rule_id, rule_title, level, alerts, matches, sites, coalesce(hosts, 0) AS hosts FROM (
-    SELECT rule_id, max(rule_title) AS rule_title, max(level) AS level, {total("alerts")}, {total("matches")},
-        count(DISTINCT concat(fleet, '/', site)) AS sites
+_RULES = f"""SELECT rule_id, coalesce(r.rule_title, w.title) AS rule_title, coalesce(r.level, w.highest) AS level,
+    w.alerts, w.matches, sites, coalesce(hosts, 0) AS hosts FROM (
+    SELECT rule_id, max(rule_title) AS title, max_by(level, {severity()}) AS highest, {total("alerts")},
+        {total("matches")}, count(DISTINCT concat(fleet, '/', site)) AS sites
     FROM win GROUP BY rule_id ORDER BY alerts DESC, rule_id LIMIT {MAX_LISTED}) w
+LEFT JOIN rules r USING (rule_id)
 LEFT JOIN (SELECT rule_id, count(DISTINCT concat(fleet, '/', site, '/', host)) AS hosts FROM host GROUP BY rule_id) h
-USING (rule_id) ORDER BY alerts DESC, rule_id"""
+USING (rule_id) ORDER BY w.alerts DESC, rule_id"""
 
 _HOSTS = f"""SELECT host, site, fleet, {total("alerts")}, {total("matches")}, count(DISTINCT rule_id) AS rules
 FROM host GROUP BY host, site, fleet ORDER BY alerts DESC, fleet, site, host LIMIT {MAX_LISTED}"""

@@ -36,6 +36,8 @@ def of_anomaly(row: Row) -> str:
     if row["kind"] == "new_entity":
         where = f"at {many(sites, 'site')}" if sites > 1 else "here"
         return f"{row['entity_kind']} {row['entity_value']} is new {where}"
+    if row["kind"] != "new_rule":
+        raise ValueError(f"no reason is known of the kind {row['kind']}")
     rule = row["rule_title"] or row["rule_id"]
     if not row["site"]:
         return f"the fleet's first alerts of {rule}, at {many(sites, 'site')}"

@@ -83,8 +83,8 @@ class Sparks(Reader):
         return self._tables.exists(table)
 
     def rows(self, sql: str) -> list[Row]:
-        found: list[Row] = self._spark.sql(sql.replace("{explode}", "explode")).toArrow().to_pylist()
-        return found
+        rows: list[Row] = self._spark.sql(sql.replace("{explode}", "explode")).toArrow().to_pylist()
+        return rows
 
     def stream(self, sql: str) -> Iterator[Row]:
         for row in self._spark.sql(sql.replace("{explode}", "explode")).toLocalIterator():

@@ -54,8 +54,8 @@ class DeltaTables(Tables):
     def __init__(self, root: str, spark: SparkSession | None = None) -> None:
         """Raises ValueError for a folder that the library cannot write to."""
         super().__init__(root)
-        if "://" not in root and (found := _NOT_HELD.search(os.path.abspath(root))):
-            raise ValueError(f"{root}: deltalake accepts no {found[0]!r} in a path; choose another folder")
+        if "://" not in root and (wrong := _NOT_HELD.search(os.path.abspath(root))):
+            raise ValueError(f"{root}: deltalake accepts no {wrong[0]!r} in a path; choose another folder")
 
     def append(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
         return self._once(table, txn, lambda there: self._write(table, _arrow(table, rows), "append", txn))
@@ -213,7 +213,7 @@ class DeltaTables(Tables):
         there = self._open(table)
         if there is None:
             return []
-        return [one.path for one in data_files(there, table, where.near or ()) if one.wanted(where)]
+        return [file.path for file in data_files(there, table, where.near or ()) if file.wanted(where)]
 
 
 class DataFile(NamedTuple):
@@ -231,7 +231,7 @@ class DataFile(NamedTuple):
         if self.partition is not None and not where.partitions((self.partition,)):
             return False
         return all(
-            _touches([_span(one) for one in ranges], *self.bounds[column])
+            _touches([_span(interval) for interval in ranges], *self.bounds[column])
             for column, ranges in (where.near or {}).items()
             if column in self.bounds
         )
@@ -266,11 +266,11 @@ def _touches(ranges: Sequence[tuple[Any, Any]], low: Any, high: Any) -> bool:
     return low is None or high is None or any(start <= high and low <= end for start, end in ranges)
 
 
-def _span(one: tuple[Any, Any]) -> tuple[Any, Any]:
+def _span(bounds: tuple[Any, Any]) -> tuple[Any, Any]:
     """A range as ``_numbers`` gives values, wider by the millisecond to which the log keeps times."""
-    if not isinstance(one[0], datetime):
-        return one
-    start, end = ((time - _EPOCH) // timedelta(microseconds=1) for time in one)
+    if not isinstance(bounds[0], datetime):
+        return bounds
+    start, end = ((time - _EPOCH) // timedelta(microseconds=1) for time in bounds)
     return start - 1000, end + 1000
 
 
@@ -278,8 +278,8 @@ def _numbers(values: pa.ChunkedArray) -> list[Any]:
     """Values of a column of the log; times as microseconds, because years beyond 9999 are no ``datetime``."""
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.timestamp("us", tz=values.type.tz)).cast(pa.int64())
-    found: list[Any] = values.to_pylist()
-    return found
+    numbers: list[Any] = values.to_pylist()
+    return numbers
 
 
 def _arrow(table: Table, rows: Rows) -> pa.Table:
@@ -290,8 +290,8 @@ def _merge(table: Table, there: DeltaTable, source: pa.Table, *txns: Txn) -> Non
     """MERGE ``source`` into the table."""
     if source.num_rows == 0 and not txns:
         return
-    known = {field.name for field in there.schema().fields}
-    if later := [field for field in source.schema if field.name not in known]:
+    present = {field.name for field in there.schema().fields}
+    if later := [field for field in source.schema if field.name not in present]:
         # An update speaks of the target's columns, so they are there before it.
         there.alter.add_columns([Field.from_arrow(field) for field in later])
     partitions = pc.unique(source[table.partition]).to_pylist() if table.partition else []
@@ -322,10 +322,10 @@ def _near(table: Table, source: pa.Table) -> str:
     are not read."""
     if (window := _window(table)) is None or source.num_rows == 0:
         return ""
-    found = source.group_by(str(table.partition)).aggregate([(window, "min"), (window, "max")])
+    by_day = source.group_by(str(table.partition)).aggregate([(window, "min"), (window, "max")])
     spans = (
         f"t.{table.partition} IN ({texts([day])}) AND t.{window} BETWEEN '{first.isoformat()}' AND '{last.isoformat()}'"
-        for day, first, last in zip(*(column.to_pylist() for column in found.columns), strict=True)
+        for day, first, last in zip(*(column.to_pylist() for column in by_day.columns), strict=True)
     )
     return f" AND (({') OR ('.join(spans)}))"
 
@@ -362,14 +362,14 @@ def _later(table: Table, there: DeltaTable, source: pa.Table, before: Txn) -> La
 
 def _ends(table: Table, there: DeltaTable, window: str, days: Collection[str]) -> dict[str, int]:
     """The last ``window`` of each of these partitions, microseconds, where the file that holds it is ``FULL``."""
-    found: dict[str, tuple[int, int]] = {}
+    ends: dict[str, tuple[int, int]] = {}
     for file in data_files(there, table, [window]):
         if (day := file.partition) is not None and day in days:
             end = file.bounds.get(window, (None, None))[1]
             # The log keeps times to the millisecond. What it does not tell may be anything.
             newest = (MAX_END if end is None else end + 1000, file.rows)
-            found[day] = max(newest, found.get(day, newest))
-    return {day: end for day, (end, rows) in found.items() if rows >= FULL}
+            ends[day] = max(newest, ends.get(day, newest))
+    return {day: end for day, (end, rows) in ends.items() if rows >= FULL}
 
 
 def _done(there: DeltaTable, txn: Txn) -> bool:
@@ -389,13 +389,13 @@ def _commit(*txns: Txn) -> CommitProperties | None:
 
 def _configuration(table: Table) -> dict[str, str | None]:
     """Statistics for what reads are pruned by: times and keys, not long texts."""
-    kept = [
+    names = [
         field.name
         for field in table.columns.fields
         if field.name != table.partition
         and (isinstance(field.dataType, TimestampType) or field.name in (*table.keys, "batch"))
     ]
-    return {"delta.dataSkippingStatsColumns": ",".join(kept), "delta.checkpointInterval": "50"}
+    return {"delta.dataSkippingStatsColumns": ",".join(names), "delta.checkpointInterval": "50"}
 
 
 def uri(path: str) -> str:

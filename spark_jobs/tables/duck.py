@@ -86,8 +86,8 @@ class Duck(Reader):
         return self._tables.exists(table)
 
     def rows(self, sql: str) -> list[Row]:
-        found: list[Row] = self._ask(sql).to_arrow_table().to_pylist()
-        return found
+        rows: list[Row] = self._ask(sql).to_arrow_table().to_pylist()
+        return rows
 
     def stream(self, sql: str) -> Iterator[Row]:
         for batch in self._ask(sql).to_arrow_reader(BATCH):

@@ -4,8 +4,7 @@
 
 * ``tables``: of each table its id in Delta, its version and its rows, when a batch, or upkeep, was last done;
 * ``writers``: who has begun to write and not ended: a job, or of ingest the query (``alerts:ID``), or the file that is
-  tried again (``alerts FILE``). A kill leaves the name here until that very work is done again; the release before
-  this one wrote the query's name alone (``alerts``);
+  tried again (``alerts FILE``). A kill leaves the name here until that very work is done again;
 * ``batches``: of each query of ingest the number of its last batch, and a hash of Spark's plan of it;
 * ``dropped``: of each table the newest day that retention took, of ``alerts`` also the newest on which one that it took
   is counted, if that is later;
@@ -150,7 +149,7 @@ def problems(tables: Tables, manifest: Manifest, whole: bool = False) -> list[Pr
 @contextmanager
 def writing(tables: Tables, who: str, which: Collection[Table]) -> Iterator[Manifest]:
     """Note that ``who`` writes, and at the end how the tables ``which`` stand, with the ``batches`` that are put into
-    the manifest yielded; the ``writers`` that are put there have ended with it. Where the work fails, the names stay.
+    the manifest yielded. Where the work fails, the name stays.
 
     Raises ValueError when one of the tables was lost meanwhile, but during ``RECONCILE``: it notes what is there.
     """
@@ -166,7 +165,7 @@ def writing(tables: Tables, who: str, which: Collection[Table]) -> Iterator[Mani
                 raise ValueError(f"{tables.root}: {name} {why}; {_remedy(tables.root, TABLES[name] in LANDED)}")
         manifest.tables = {name: state for name, state in (manifest.tables | states).items() if state is not None}
         manifest.batches |= more.batches
-        manifest.writers = [name for name in manifest.writers if name not in (who, *more.writers)]
+        manifest.writers = [name for name in manifest.writers if name != who]
 
 
 def withdraw(root: str, who: str) -> None:
@@ -205,8 +204,6 @@ def _changing(root: str) -> Iterator[Manifest]:
 
 def _store(root: str, manifest: Manifest) -> None:
     said = asdict(manifest) | {"tables": {name: state._asdict() for name, state in manifest.tables.items()}}
-    if not manifest.frozen:
-        del said["frozen"]  # releases before this one refuse a key that they lack
     storage.store(f"{root}/{NAME}", json.dumps(said, indent=1) + "\n")
 
 

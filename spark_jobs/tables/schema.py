@@ -9,7 +9,7 @@ changes its type or its meaning. Those of ``LANDED_…`` equal the agent's ``del
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql.types import (
     ArrayType,
@@ -53,6 +53,11 @@ def columns(text: str, **kinds: DataType) -> StructType:
 
 def _with(columns: StructType, more: StructType) -> StructType:
     return StructType([*columns.fields, *more.fields])
+
+
+def _structs_last(columns: StructType) -> StructType:
+    """``columns`` with structs behind all others: deltalake reads no statistics of a column behind a struct."""
+    return StructType(sorted(columns.fields, key=lambda field: isinstance(field.dataType, StructType)))
 
 
 _RAW_REF = columns("string log_id; long offset; int length")
@@ -118,14 +123,16 @@ INTEL_HITS = ArrayType(columns("string kind value indicator source threat; int s
 
 ALERTS = Table(
     "alerts",
-    _with(
-        LANDED_ALERT,
-        columns(
-            "time counted_at; asset asset; place place; intel intel; string batch",
-            asset=_ASSET,
-            place=_GEO,
-            intel=INTEL_HITS,
-        ),
+    _structs_last(
+        _with(
+            LANDED_ALERT,
+            columns(
+                "time counted_at; asset asset; place place; intel intel; string batch",
+                asset=_ASSET,
+                place=_GEO,
+                intel=INTEL_HITS,
+            ),
+        )
     ),
     partition="received_date",
 )
@@ -158,7 +165,7 @@ matched: an alert counts one, of a correlation too, and a fold its ``count``. ``
 
 ENTITY_SITE_5M = _counts(
     "entity_site_5m", "string date; time window_start; string kind value fleet site rule_id level",
-    "date", "window_start", "kind", "value", "fleet", "site", "rule_id",
+    "date", "window_start", "kind", "value", "fleet", "site", "rule_id", "level",
 )  # fmt: skip
 """The same by who or what: one alert counts once for each of its different entities of ``ENTITY_KINDS``. Tactics and
 techniques of a rule are in ``RULES``."""
@@ -168,13 +175,20 @@ ENTITY_KINDS = ("ip", "user", "hash", "user_agent", "domain", "device")
 
 HOST_1H = _counts(
     "host_1h", "string date; time hour; string fleet site host rule_id level",
-    "date", "hour", "fleet", "site", "host", "rule_id",
+    "date", "hour", "fleet", "site", "host", "rule_id", "level",
 )  # fmt: skip
 """The same by host and hour of ``counted_at``."""
 
-RULES = _counts("rules", "string rule_id rule_title level; strings tags tactics techniques", "rule_id", partition=None)
+_RULES = _counts("rules", "string rule_id rule_title level; strings tags tactics techniques", "rule_id", partition=None)
+RULES = replace(
+    _RULES,
+    columns=_with(_RULES.columns, columns("bool published; time prompt_time")),
+    lows=("first_time", "prompt_time"),
+)
 """Every rule that has alerted. ``tactics`` are ATT&CK short names with hyphens (``initial-access``), ``techniques``
-upper-case ids (``T1110.001``), both from ``tags`` (``attack.initial_access``, ``attack.t1110.001``)."""
+upper-case ids (``T1110.001``), both from ``tags`` (``attack.initial_access``, ``attack.t1110.001``). Texts are those
+that the region ``published``, else what no single agent decides (``intake/texts.py``). ``prompt_time`` is the first
+time of an alert that landed within a day of it: no member moves it back by an event time of long ago."""
 
 HEARTBEATS = Table("heartbeats", _with(LANDED_STATUS, columns("string date batch")), partition="date")
 """Every heartbeat and last will, as landed; ``date`` is that of ``received_at``."""
@@ -326,9 +340,9 @@ TRIAGE = Table(
     columns("string finding_id kind state assignee reason author; time expires_at updated_at"),
     partition=None,
 )
-"""What people decided about campaigns, anomalies and risks, a row a decision, the newest ``updated_at`` of a
-``finding_id`` counts: ``state`` is ``new``, ``acknowledged``, ``assigned`` (to ``assignee``), ``true-positive`` or
-``false-positive``; it holds until ``expires_at`` (null: for good)."""
+"""What people decided about campaigns, anomalies, risks and, in the console, alerts, a row a decision, the newest
+``updated_at`` of a ``finding_id`` counts: ``state`` is ``new``, ``acknowledged``, ``assigned`` (to ``assignee``),
+``true-positive`` or ``false-positive``; it holds until ``expires_at`` (null: for good)."""
 
 NOTICES = Table(
     "notices",

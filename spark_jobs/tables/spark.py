@@ -80,14 +80,14 @@ class SparkDeltaTables(Tables):
             return None
         log = f"{self.path(table)}/_delta_log"
         newest = self._newest(table)
-        kept, last = -1, storage.literal(f"{log}/_last_checkpoint")
+        checkpoint, last = -1, storage.literal(f"{log}/_last_checkpoint")
         if storage.exists(f"{log}/_last_checkpoint"):
-            kept = int(_first(self._spark.read.schema("version LONG").json(last)))
-        commits = [storage.literal(f"{log}/{number:020}.json") for number in range(kept + 1, newest + 1)]
+            checkpoint = int(_first(self._spark.read.schema("version LONG").json(last)))
+        commits = [storage.literal(f"{log}/{number:020}.json") for number in range(checkpoint + 1, newest + 1)]
         said = [self._spark.read.schema(_TXNS).json(commits)] if commits else []
-        if kept >= 0:
+        if checkpoint >= 0:
             said.append(
-                self._spark.read.parquet(f"{storage.literal(log)}/{kept:020}.checkpoint*.parquet").select("txn")
+                self._spark.read.parquet(f"{storage.literal(log)}/{checkpoint:020}.checkpoint*.parquet").select("txn")
             )
         # The versions of an application rise, so the largest one is the last.
         versions = [_first(rows.where(F.col("txn.appId") == app).agg(F.max("txn.version"))) for rows in said]
@@ -174,8 +174,8 @@ class SparkDeltaTables(Tables):
         divided = f" PARTITIONED BY ({table.partition})" if table.partition else ""
         columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in table.columns.fields)
         self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self._sql(table)} ({columns}) USING delta{divided}")
-        known = set(self._load(self._spark, table).columns)
-        if later := [f"{f.name} {f.dataType.simpleString()}" for f in table.columns.fields if f.name not in known]:
+        present = set(self._load(self._spark, table).columns)
+        if later := [f"{f.name} {f.dataType.simpleString()}" for f in table.columns.fields if f.name not in present]:
             self._spark.sql(f"ALTER TABLE {self._sql(table)} ADD COLUMNS ({', '.join(later)})")
 
     def _newest(self, table: Table) -> int:

@@ -25,6 +25,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)")
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 _S3 = re.compile("s3[an]?://")
 
+MODE = 0o750
+"""Of a folder for tables that is made here: they hold lines of every host."""
 _LOCKS: dict[tuple[str, str], Lock] = {}
 """Of this process, by folder and name."""
 
@@ -61,8 +63,8 @@ def file_system(url: str) -> FileSystem:
 
 def inside(url: str) -> str:
     """The path of ``url`` in its ``file_system``."""
-    found: str = url.partition("://")[2] if _S3.match(url) else FileSystem.from_uri(url)[1]
-    return found
+    inner: str = url.partition("://")[2] if _S3.match(url) else FileSystem.from_uri(url)[1]
+    return inner
 
 
 def exists(path: str) -> bool:
@@ -74,16 +76,16 @@ def exists(path: str) -> bool:
 def stamp(path: str) -> tuple[int, int] | None:
     """Bytes of the file at ``path`` and milliseconds of its last change, since 1970; None when it is none."""
     system, target = _resolve(path)
-    found = system.get_file_info(target)
-    return (int(found.size), int((found.mtime_ns or 0) // 1_000_000)) if found.type == FileType.File else None
+    info = system.get_file_info(target)
+    return (int(info.size), int((info.mtime_ns or 0) // 1_000_000)) if info.type == FileType.File else None
 
 
 def names(path: str, *, folders: bool = False) -> list[str]:
     """Names of the files, or ``folders``, right under ``path``, sorted; empty when it does not exist."""
     system, target = _resolve(path)
     wanted = FileType.Directory if folders else FileType.File
-    found = system.get_file_info(FileSelector(target, allow_not_found=True))
-    return sorted(one.base_name for one in found if one.type == wanted)
+    infos = system.get_file_info(FileSelector(target, allow_not_found=True))
+    return sorted(info.base_name for info in infos if info.type == wanted)
 
 
 def count(path: str, pattern: str) -> int:
@@ -92,9 +94,9 @@ def count(path: str, pattern: str) -> int:
     parts = pattern.split("/")
     if system.get_file_info(target).type != FileType.Directory:
         return 0
-    found = system.get_file_info(FileSelector(target, recursive=len(parts) > 1))
-    below = (one.path[len(target.rstrip("/")) + 1 :].split("/") for one in found if one.type == FileType.File)
-    return sum(len(one) == len(parts) and all(map(fnmatchcase, one, parts)) for one in below)
+    infos = system.get_file_info(FileSelector(target, recursive=len(parts) > 1))
+    below = (info.path[len(target.rstrip("/")) + 1 :].split("/") for info in infos if info.type == FileType.File)
+    return sum(len(steps) == len(parts) and all(map(fnmatchcase, steps, parts)) for steps in below)
 
 
 def settle(path: str) -> None:
@@ -117,7 +119,9 @@ def prune(path: str) -> bool:
     """Delete ``path`` when no file lies in it or below; whether it did."""
     here = local(path)
     if here is not None:
-        left = [one for one in here.iterdir() if not (one.is_dir() and not one.is_symlink() and prune(str(one)))]
+        left = [
+            entry for entry in here.iterdir() if not (entry.is_dir() and not entry.is_symlink() and prune(str(entry)))
+        ]
         if not left:
             try:
                 here.rmdir()
@@ -126,8 +130,8 @@ def prune(path: str) -> bool:
         return not left
     # Of an object store a folder is what its objects are called: it is gone with them.
     system, target = _resolve(path)
-    found = system.get_file_info(FileSelector(target, allow_not_found=True, recursive=True))
-    if any(one.type == FileType.File for one in found):
+    infos = system.get_file_info(FileSelector(target, allow_not_found=True, recursive=True))
+    if any(info.type == FileType.File for info in infos):
         return False
     delete(path)
     return True
@@ -202,7 +206,7 @@ def locked(path: str, name: str) -> Iterator[None]:
         if folder is None:
             yield
             return
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=MODE, parents=True, exist_ok=True)
         with open(folder / f".{name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -221,7 +225,7 @@ def one_writer(path: str, job: str) -> Iterator[None]:
         with leased(path, job) if STORES.match(path) else nullcontext():
             yield
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=MODE, parents=True, exist_ok=True)
     with open(folder / f".{job}.lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

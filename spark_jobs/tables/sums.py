@@ -1,10 +1,11 @@
 """How alerts are counted, as SQL: one arithmetic, which Spark and DuckDB both run. Nothing is read or run here.
 
 The statements differ in a few functions only (``Dialect``). Each takes names of views: ``alerts`` with columns of
-``ALERTS``, ``counted`` as ``counted`` gives it, ``known`` with the ``RULES`` of these.
+``ALERTS``, ``counted`` as ``counted`` gives it, ``rules`` with the ``RULES`` of these.
 
 Sums by a hash table need numbers and times only; a text among what is kept would have Spark sort all rows instead. So
-texts that follow from the rule (title, level) come from ``known``, which has few rows.
+the title, which follows from the rule, comes from ``rules``, which has few rows. The level is the alert's own, and a
+key: were it the rule's, or that of the newest alert, one member could lower it for all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ MAX_COUNT = (1 << 31) - 1
 
 WINDOW_SECONDS = 300
 _HOUR_SECONDS = 3600
+
+PROMPT_SECONDS = 86_400
+"""An alert is prompt that landed within this time of the time by which it is counted."""
 
 _SUMS = (
     "CAST(sum(alerts) AS BIGINT) AS alerts, CAST(sum(matches) AS BIGINT) AS matches, "
@@ -35,10 +39,12 @@ class Dialect(NamedTuple):
     day: str
     """``YYYY-MM-DD`` of a time."""
     explode: str
+    hash: str
+    """A number that stands for a text."""
 
 
-SPARK = Dialect("unix_micros({})", "timestamp_micros({})", "date_format({}, 'yyyy-MM-dd')", "explode")
-DUCK = Dialect("epoch_us({})", "make_timestamptz({})", "strftime({}, '%Y-%m-%d')", "unnest")
+SPARK = Dialect("unix_micros({})", "timestamp_micros({})", "date_format({}, 'yyyy-MM-dd')", "explode", "xxhash64({})")
+DUCK = Dialect("epoch_us({})", "make_timestamptz({})", "strftime({}, '%Y-%m-%d')", "unnest", "hash({})")
 
 
 def counted(alerts: str) -> str:
@@ -50,22 +56,29 @@ def counted(alerts: str) -> str:
     fold = "coalesce(kind, '') = 'fold'"
     texts = ", ".join(f"coalesce({name}, '') AS {name}" for name in ("fleet", "site", "host", "rule_id", "level"))
     return (
-        f"SELECT {texts}, rule_title, tags, entities, counted_at, counted_at <> event_time AS odd_time, "
+        f"SELECT {texts}, agent_id, rule_title, tags, entities, received_at, counted_at, "
+        "counted_at <> event_time AS odd_time, "
         f"CAST(CASE WHEN {fold} THEN 0 ELSE 1 END AS BIGINT) AS alerts, "
         f"CAST(CASE WHEN {fold} THEN least(greatest(coalesce(count, 1), 0), {MAX_COUNT}) ELSE 1 END AS BIGINT) "
         f"AS matches FROM {alerts}"
     )
 
 
-def rule_texts(counted: str) -> str:
-    """Sums by rule and each of the texts that its alerts carry; the number of ``rows``, of ``odd`` times among them."""
+def rule_texts(counted: str, engine: Dialect) -> str:
+    """Sums by rule and each of the texts that its alerts carry; the number of ``rows``, of ``odd`` times among them.
+    ``prompt_time`` is when the first of the prompt ones was. ``least_agent`` and ``most_agent`` are alike where all of
+    these are of a single agent."""
+    delay = f"{engine.micros.format('received_at')} - {engine.micros.format('counted_at')}"
+    agent = engine.hash.format("agent_id")
     return (
         f"SELECT rule_id, rule_title, level, tags, {_SUMS}, CAST(count(*) AS BIGINT) AS rows, "
-        f"CAST(count_if(odd_time) AS BIGINT) AS odd FROM {counted} GROUP BY rule_id, rule_title, level, tags"
+        f"min(CASE WHEN {delay} <= {PROMPT_SECONDS * 1_000_000} THEN counted_at END) AS prompt_time, "
+        f"CAST(count_if(odd_time) AS BIGINT) AS odd, min({agent}) AS least_agent, max({agent}) AS most_agent "
+        f"FROM {counted} GROUP BY rule_id, rule_title, level, tags"
     )
 
 
-def rows_of(table: Table, counted: str, known: str, engine: Dialect) -> str:
+def rows_of(table: Table, counted: str, rules: str, engine: Dialect) -> str:
     """The rows of ``WIN_5M``, ``HOST_1H`` (alerts that name no host are left out) or ``ENTITY_SITE_5M`` (each different
     entity of an alert once)."""
     source, start, seconds = _SOURCES[table.name]
@@ -74,9 +87,9 @@ def rows_of(table: Table, counted: str, known: str, engine: Dialect) -> str:
     began = engine.time.format(f"{micros} - (({micros} % {length}) + {length}) % {length}")
     keys = ", ".join(key for key in table.keys if key != "date")
     grouped = f"SELECT {keys}, {_SUMS} FROM (SELECT *, {began} AS {start} FROM ({source}) AS o) AS p GROUP BY {keys}"
-    texts = [name for name in ("rule_title", "level") if name in table.names and name not in table.keys]
-    names = [f"k.{name} AS {name}" if name in texts else f"g.{name}" for name in table.names if name != "date"]
-    joined = f"FROM ({grouped}) AS g" + (f" JOIN {known} AS k ON g.rule_id = k.rule_id" if texts else "")
+    titled = "rule_title" in table.names
+    names = [f"{'k' if name == 'rule_title' else 'g'}.{name}" for name in table.names if name != "date"]
+    joined = f"FROM ({grouped}) AS g" + (f" JOIN {rules} AS k ON g.rule_id = k.rule_id" if titled else "")
     return f"SELECT /*+ BROADCAST(k) */ {engine.day.format(f'g.{start}')} AS date, {', '.join(names)} {joined}"
 
 

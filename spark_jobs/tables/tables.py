@@ -210,19 +210,19 @@ def merge_condition(table: Table, partitions: Collection[str]) -> str:
 def merge_updates(table: Table) -> dict[str, str]:
     """SQL: what every other column of ``t`` becomes when ``s`` is merged into it."""
     newer = "true" if table.newest is None else f"(t.{table.newest} IS NULL OR s.{table.newest} >= t.{table.newest})"
-    found = {}
+    updates = {}
     for name in table.names:
         if name in table.keys:
             continue
         if name in table.sums:
-            found[name] = f"coalesce(t.{name}, 0) + coalesce(s.{name}, 0)"
+            updates[name] = f"coalesce(t.{name}, 0) + coalesce(s.{name}, 0)"
         elif name in table.lows:
-            found[name] = f"CASE WHEN s.{name} IS NULL OR t.{name} <= s.{name} THEN t.{name} ELSE s.{name} END"
+            updates[name] = f"CASE WHEN s.{name} IS NULL OR t.{name} <= s.{name} THEN t.{name} ELSE s.{name} END"
         elif name == table.newest:
-            found[name] = f"CASE WHEN s.{name} IS NULL OR t.{name} >= s.{name} THEN t.{name} ELSE s.{name} END"
+            updates[name] = f"CASE WHEN s.{name} IS NULL OR t.{name} >= s.{name} THEN t.{name} ELSE s.{name} END"
         else:
-            found[name] = f"CASE WHEN {newer} THEN s.{name} ELSE t.{name} END"
-    return found
+            updates[name] = f"CASE WHEN {newer} THEN s.{name} ELSE t.{name} END"
+    return updates
 
 
 def texts(values: Collection[str]) -> str:

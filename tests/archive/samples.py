@@ -21,9 +21,9 @@ AGENT = "edge-1"
 EVENTS = 40
 
 
-def filled(folder: Path, known: Index | None = None, settings: RawLogSettings = SMALL) -> RawLog:
+def filled(folder: Path, opened: Index | None = None, settings: RawLogSettings = SMALL) -> RawLog:
     """A log of ``EVENTS`` events, a second after each other, in some ten segments, synced."""
-    log = RawLog.open(folder / "raw", settings, Counters(), clock=lambda: NOW, keeper=known)
+    log = RawLog.open(folder / "raw", settings, Counters(), clock=lambda: NOW, keeper=opened)
     for i in range(EVENTS):
         log.append(lines(b"event %d " % i + noise(i), at=NOW + i * 1_000_000))
     log.sync()
@@ -37,9 +37,9 @@ def index(folder: Path, settings: ArchiveSettings) -> Index:
 class Life:
     """One life of an agent's archiver."""
 
-    def __init__(self, folder: Path, settings: ArchiveSettings, known: Index | None = None) -> None:
-        self.known = known or index(folder, settings)
-        self.archiver = Archiver(self.known, AGENT, settings.recipient, Pace(0, threading.Event().wait))
+    def __init__(self, folder: Path, settings: ArchiveSettings, opened: Index | None = None) -> None:
+        self.index = opened or index(folder, settings)
+        self.archiver = Archiver(self.index, AGENT, settings.recipient, Pace(0, threading.Event().wait))
         self.store: Store = open_store(settings)
 
     def run(self, log: RawLog) -> None:

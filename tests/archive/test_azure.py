@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.archive.azure import azure
 from tests.archive.samples import AGENT, Life, events, filled, reach
 from tests.rawlog.samples import NOW
+from vedette.archive.index import STORED
 from vedette.archive.stores import open_store
 from vedette.rawlog.segment import segments
 
@@ -21,7 +23,7 @@ def test_segments_go_to_azure_and_come_back(tmp_path: Path) -> None:
     is said."""
     with azure(tmp_path / "azure") as settings:
         life = Life(tmp_path, settings)
-        log = filled(tmp_path, life.known)
+        log = filled(tmp_path, life.index)
         before = events(tmp_path / "raw")
         life.run(log)
         objects = sorted(open_store(settings).keys(f"{AGENT}/"))
@@ -34,7 +36,7 @@ def test_segments_go_to_azure_and_come_back(tmp_path: Path) -> None:
         again = Life(tmp_path, settings)
         again.run(log)
         assert again.archiver.uploaded == 0
-        assert again.known.rows() == life.known.rows()
+        assert again.index.rows() == [replace(row, state=STORED) for row in life.index.rows()]
         log.close()
         assert settings.options_file is not None
         text = settings.options_file.read_text()

@@ -19,7 +19,7 @@ from vedette.config.settings import AgentSettings, ArchiveSettings
 from vedette.decode.codecs import with_declared
 from vedette.fleet import evidence
 from vedette.rawlog.segment import segments
-from vedette.runtime.export import MANIFEST, Parts, Wanted
+from vedette.runtime.offline.export import MANIFEST, Parts, Wanted
 
 
 def _gone(folder: Path) -> tuple[ArchiveSettings, str]:
@@ -27,7 +27,7 @@ def _gone(folder: Path) -> tuple[ArchiveSettings, str]:
     (folder / "mnt").mkdir()
     settings = ArchiveSettings(str(folder / "mnt"))
     life = Life(folder, settings)
-    log = filled(folder, life.known)
+    log = filled(folder, life.index)
     life.run(log)
     while log.retain(log.end, NOW, make_room=True):
         pass
@@ -64,7 +64,7 @@ def test_an_export_to_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Out of an archive into a store, interrupted by its failures: in the end every event once, each part as the
     manifest says."""
     settings, _ = _gone(tmp_path)
-    monkeypatch.setattr("vedette.runtime.export.PART_BYTES", 10_000)
+    monkeypatch.setattr("vedette.runtime.offline.export.PART_BYTES", 10_000)
     raw = whole(AgentSettings(id=AGENT, data_dir=tmp_path), settings)
     with s3.s3(tmp_path / "s3") as server:
         target = replace(server.settings(), url=f"s3://{s3.BUCKET}/out")

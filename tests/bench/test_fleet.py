@@ -51,15 +51,15 @@ async def running(folder: Path) -> AsyncIterator[tuple[World, Centre, Controller
 
 def reached(controller: Controller, change: str, agents: list[Simulated]) -> list[set[str]]:
     """The agents of each ring that has begun, by the controller's record."""
-    found: list[set[str]] = []
+    rings: list[set[str]] = []
     named: set[str] = set()
     for _, row in controller.steps(change):
         if row["event"] == "rollout_ring":
             named = named or {*row["named"]}
-            share = (RINGS[len(found)].percent or 0) / 100
-            found.append(named | {agent.id for agent in agents if place(change, agent.id) < share})
-            assert len(found[-1]) == row["agents"]
-    return found
+            share = (RINGS[len(rings)].percent or 0) / 100
+            rings.append(named | {agent.id for agent in agents if place(change, agent.id) < share})
+            assert len(rings[-1]) == row["agents"]
+    return rings
 
 
 async def test_ring_by_ring(tmp_path: Path) -> None:

@@ -102,13 +102,13 @@ def test_one_run_of_the_real_agent(tmp_path: Path) -> None:
     """A small run: every event judged, alerts those of scan and of the naive evaluator, all figures there."""
     bench = drive.Bench(tmp_path, quick=True)
     bundle = bench.bundle(bench.rules(30, 0.2))
-    found = drive.stream_run(bench, "run", bundle, bench.stream(3000), 3000)
-    assert found["events"] == 3000
-    assert found["alerts_equal"]["lines"] == 3000
-    assert found["alerts_equal"]["naive"] > 30
-    assert 0 < found["candidates_share"] < 0.3
-    assert found["peak_rss_mb"] >= found["rss_mb"] > 0
-    assert json.dumps(found)
+    figures = drive.stream_run(bench, "run", bundle, bench.stream(3000), 3000)
+    assert figures["events"] == 3000
+    assert figures["alerts_equal"]["lines"] == 3000
+    assert figures["alerts_equal"]["naive"] > 30
+    assert 0 < figures["candidates_share"] < 0.3
+    assert figures["peak_rss_mb"] >= figures["rss_mb"] > 0
+    assert json.dumps(figures)
 
 
 def test_unknown_scenarios_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,20 +120,20 @@ def test_unknown_scenarios_are_refused(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_windows_events_are_of_the_size_that_is_told() -> None:
     """JSON of 0.5 to 3 KB, the same for the same seed."""
-    made = list(windows.events(1, 300))
-    assert made == list(windows.events(1, 300))
-    assert all(400 < len(line) < 3500 for line in made)
-    assert 2000 < sum(map(len, made)) / 300 < 2800
-    assert {json.loads(line)["winlog"]["event_id"] for line in made} >= {1, 3, 7}
+    events = list(windows.events(1, 300))
+    assert events == list(windows.events(1, 300))
+    assert all(400 < len(line) < 3500 for line in events)
+    assert 2000 < sum(map(len, events)) / 300 < 2800
+    assert {json.loads(line)["winlog"]["event_id"] for line in events} >= {1, 3, 7}
 
 
 def test_peers_get_as_many_patterns_as_asked() -> None:
     """The patterns are a function of count and sample, and none needs quoting."""
     sample = [b"<13>Nov 21 06:00:00 web1 program: some ordinary words here %d" % i for i in range(200)]
-    made = peers.patterns(20, sample)
-    assert made == peers.patterns(20, sample)
-    assert len(made) == 20
-    assert not any(set(one.text) & set("\"'") for one in made)
+    patterns = peers.patterns(20, sample)
+    assert patterns == peers.patterns(20, sample)
+    assert len(patterns) == 20
+    assert not any(set(one.text) & set("\"'") for one in patterns)
 
 
 def test_fast_datagrams_arrive_whole() -> None:
@@ -145,7 +145,9 @@ def test_fast_datagrams_arrive_whole() -> None:
         receiver.bind(("127.0.0.1", 0))
         receiver.settimeout(5)
         sender = fast.Datagrams(receiver.getsockname(), lines)
-        sent = sender.send(4000, 0.02)
+        sent = 0
+        while sent < 3 * len(lines):  # on a busy machine the time is over before the first is due
+            sent += sender.send(4000, 0.02)
         sender.close()
         got = Counter(receiver.recv(100) for _ in range(sent))
         receiver.setblocking(False)

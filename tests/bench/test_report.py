@@ -12,9 +12,9 @@ from bench import harness, report
 def test_only_what_lies_between_markers_is_replaced() -> None:
     """Markers without a part keep what they hold, and so does all text outside."""
     text = "a\n<!-- bench:one -->\nold\n<!-- /bench:one -->\nb\n<!-- bench:two -->\nkept\n<!-- /bench:two -->\n"
-    found = report.filled(text, {"one": "new\n", "three": "nowhere\n"})
-    assert found == text.replace("old", "new")
-    assert report.filled(found, {"one": "new\n"}) == found
+    page = report.filled(text, {"one": "new\n", "three": "nowhere\n"})
+    assert page == text.replace("old", "new")
+    assert report.filled(page, {"one": "new\n"}) == page
 
 
 def test_the_document_has_a_place_for_every_scenario() -> None:
@@ -52,14 +52,14 @@ def test_a_partial_run_keeps_what_was_measured_before(tmp_path: Path) -> None:
     old = report.targets({"merge": {"ratio": 1.25}, "inputs": {"udp": {"events_per_second": 400_000}}})
     page.write_text(f"<!-- bench:targets -->\n{report.table(old)}<!-- /bench:targets -->\n")
     rest = {"machine": {"cores": 2, "cpu": "c", "memory_mb": 1024, "kernel": "k"}, "versions": {}, "pinned_to_core": 0}
-    found = {"merge": {"ratio": 1.1}}
-    report.document({"scenarios": {}, "targets": report.targets(found), "memory_limit": "none", **rest}, page)
+    scenarios = {"merge": {"ratio": 1.1}}
+    report.document({"scenarios": {}, "targets": report.targets(scenarios), "memory_limit": "none", **rest}, page)
     text = page.read_text()
     assert "| ten rule sets against one | ≤ 1.2 × | 1.1 | yes |" in text
     assert "| UDP without loss | ≥ 300,000 datagrams/s | 400,000 | yes |" in text
     assert "| cache, one look-up | ≤ 1,000 ns | not measured |  |" in text
     page.write_text(text.replace("≥ 300,000 datagrams/s", "≥ 200,000 datagrams/s"))
-    report.document({"scenarios": {}, "targets": report.targets(found), "memory_limit": "none", **rest}, page)
+    report.document({"scenarios": {}, "targets": report.targets(scenarios), "memory_limit": "none", **rest}, page)
     assert "| UDP without loss | ≥ 300,000 datagrams/s | not measured |  |" in page.read_text()
 
 
@@ -71,11 +71,11 @@ def test_results_become_a_document(tmp_path: Path) -> None:
     )
     spread = {"p50": 1.0, "p99": 9.5, "p99.9": 20.0}
     rows = [{"rate": 10_000, "fsync_ms_added": 0, "outbox": spread, "broker": spread}]
-    found = {"latency": {"at": "2026", "load": 1, "seconds": 2, "rows": rows}}
+    scenarios = {"latency": {"at": "2026", "load": 1, "seconds": 2, "rows": rows}}
     report.document(
         {
-            "scenarios": found,
-            "targets": report.targets(found),
+            "scenarios": scenarios,
+            "targets": report.targets(scenarios),
             "machine": {"cores": 2, "cpu": "c", "memory_mb": 1024, "kernel": "k"},
             "versions": {"python": "3"},
             "pinned_to_core": 0,

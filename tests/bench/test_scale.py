@@ -46,26 +46,26 @@ REGION = {
 
 def test_sizes_of_a_fleet() -> None:
     """By hand: 100,000 agents of 1,000 alerts a day, ingest 40 CPU-seconds a million."""
-    known = {"runs": [run(1_000_000, 40.0)], "region": REGION}
-    found = scale.sizes(known, 100_000)
-    assert found["a_day"] == 100_000_000
-    assert found["most"] == pytest.approx(11_574, rel=1e-3)
-    assert found["ingest_cores"] == pytest.approx((11_574 + 100_000 / 60) * 40e-6 / 0.5, rel=1e-3)
-    assert (found["partitions"], found["ingest_executors"], found["brokers"], found["state"]) == (4, 1, 5, 0)
-    assert found["landings"] == 4
-    small = scale.sizes(known, 1000)
+    measurements = {"runs": [run(1_000_000, 40.0)], "region": REGION}
+    sizes = scale.sizes(measurements, 100_000)
+    assert sizes["a_day"] == 100_000_000
+    assert sizes["most"] == pytest.approx(11_574, rel=1e-3)
+    assert sizes["ingest_cores"] == pytest.approx((11_574 + 100_000 / 60) * 40e-6 / 0.5, rel=1e-3)
+    assert (sizes["partitions"], sizes["ingest_executors"], sizes["brokers"], sizes["state"]) == (4, 1, 5, 0)
+    assert sizes["landings"] == 4
+    small = scale.sizes(measurements, 1000)
     assert (small["partitions"], small["ingest_executors"], small["brokers"], small["landings"]) == (4, 1, 2, 2)
-    assert all(found[line.name] >= small[line.name] for line in scale.SIZES)
+    assert all(sizes[line.name] >= small[line.name] for line in scale.SIZES)
 
 
 def test_what_was_not_measured_has_no_size() -> None:
     """Without the region's figures, or some job, the lines that hang on them are left out and named in the table."""
-    known: dict[str, Any] = {"runs": [run(1_000_000, 40.0)], "region": {}}
-    del known["runs"][0]["jobs"]["noise"]
-    found = scale.sizes(known, 1000)
-    assert {"ingest_cores", "tables", "state"} <= found.keys()
-    assert not {"brokers", "landings", "kafka_disk", "daily_executors"} & found.keys()
-    assert "| not measured | not measured |" in scale._sizes(known)
+    measurements: dict[str, Any] = {"runs": [run(1_000_000, 40.0)], "region": {}}
+    del measurements["runs"][0]["jobs"]["noise"]
+    sizes = scale.sizes(measurements, 1000)
+    assert {"ingest_cores", "tables", "state"} <= sizes.keys()
+    assert not {"brokers", "landings", "kafka_disk", "daily_executors"} & sizes.keys()
+    assert "| not measured | not measured |" in scale._sizes(measurements)
 
 
 def test_growth_is_of_an_alert() -> None:

@@ -31,7 +31,7 @@ PLAN = Plan(
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth, list[dict[str, Any]]]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth, list[dict[str, Any]]]:
     """The folder, the truth, and every landed alert in the order of landing."""
     out = tmp_path_factory.mktemp("fleet")
     truth = simulate(PLAN, out)
@@ -39,9 +39,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth, list[di
     return out, truth, pa.concat_tables(pq.read_table(file, partitioning=None) for file in files).to_pylist()
 
 
-def test_the_landing_holds_what_the_truth_says(made: tuple[Path, Truth, list[dict[str, Any]]]) -> None:
+def test_the_landing_holds_what_the_truth_says(fleet: tuple[Path, Truth, list[dict[str, Any]]]) -> None:
     """Numbers of rows, alerts, folds and matches by day are those counted in the files, about as many as asked for."""
-    _, truth, rows = made
+    _, truth, rows = fleet
     alerts = {row["alert_id"]: row for row in rows}
     assert (truth.rows, truth.alerts) == (len(rows), len(alerts))
     assert sum(row["kind"] == "fold" for row in alerts.values()) == truth.folds
@@ -54,9 +54,9 @@ def test_the_landing_holds_what_the_truth_says(made: tuple[Path, Truth, list[dic
     assert {row["parent_id"] for row in alerts.values() if row["kind"] == "fold"} < alerts.keys()
 
 
-def test_rows_are_of_the_landed_schema_and_in_order(made: tuple[Path, Truth, list[dict[str, Any]]]) -> None:
+def test_rows_are_of_the_landed_schema_and_in_order(fleet: tuple[Path, Truth, list[dict[str, Any]]]) -> None:
     """Files have the envelope's columns and lie in their hour; rows come as they were received; copies are alike."""
-    out, _, rows = made
+    out, _, rows = fleet
     first = next((out / "landing" / "alerts").rglob("*.parquet"))
     assert pq.read_schema(first).equals(landed.ALERTS)
     received = [row["received_at"] for row in rows]
@@ -69,10 +69,10 @@ def test_rows_are_of_the_landed_schema_and_in_order(made: tuple[Path, Truth, lis
     assert all(row["received_date"] == f"{row['detected_at']:%Y-%m-%d}" for row in rows)
 
 
-def test_planted_things_are_there(made: tuple[Path, Truth, list[dict[str, Any]]]) -> None:
+def test_planted_things_are_there(fleet: tuple[Path, Truth, list[dict[str, Any]]]) -> None:
     """Campaigns have their alerts at their sites in order of tactics, bursts their hour, silent sites none, lossy
     agents their gap, agents cut off their alerts late; scanners are everywhere."""
-    _, truth, rows = made
+    _, truth, rows = fleet
     alerts = list({row["alert_id"]: row for row in rows if row["kind"] != "fold"}.values())
     sites = defaultdict(set)
     counts: Counter[tuple[str, str]] = Counter()

@@ -61,8 +61,8 @@ def test_bodies_have_two_slots(table: list[tuple[int, benign.Body]]) -> None:
 def test_truth_labels_the_planted_lines_and_no_others(kind: str) -> None:
     """Lines with an attack's marks are those that truth names; every kind of incident occurs; the rate holds."""
     truth: list[Planted] = []
-    made = list(lines(3, 20_000, attack_rate=0.02, kind=kind, truth=truth))
-    assert 0.015 * len(made) <= len(truth) <= 0.02 * len(made)
+    stream = list(lines(3, 20_000, attack_rate=0.02, kind=kind, truth=truth))
+    assert 0.015 * len(stream) <= len(truth) <= 0.02 * len(stream)
     assert {label.attack for label in truth} == set(traffic.KINDS[kind][1])
     labelled = {label.line for label in truth}
     assert len(labelled) == len(truth)
@@ -70,17 +70,17 @@ def test_truth_labels_the_planted_lines_and_no_others(kind: str) -> None:
         rb"203\.0\.113\.|\.invalid|UID=0,|/var/log/auth\.log|truncate -s 0|vacuum-time|/dev/null /root|"
         rb'COMMAND=(/usr/bin/chmod|)[ /]\S*tmp/\.|chmod \+x /tmp/\.|"rpm":[4-9]\d{3},'
     )
-    assert {number for number, line in enumerate(made, 1) if marks.search(line)} == labelled
+    assert {number for number, line in enumerate(stream, 1) if marks.search(line)} == labelled
 
 
 def test_incidents_stay_whole_and_in_order() -> None:
     """The lines of one incident occur in the order in which it happens."""
     truth: list[Planted] = []
-    made = list(lines(4, 10_000, attack_rate=0.05, truth=truth))
+    stream = list(lines(4, 10_000, attack_rate=0.05, truth=truth))
     by_incident: dict[int, list[bytes]] = {}
     for label in truth:
         if label.attack == "download_and_run":
-            by_incident.setdefault(label.incident, []).append(made[label.line - 1])
+            by_incident.setdefault(label.incident, []).append(stream[label.line - 1])
     chains = [steps for steps in by_incident.values() if len(steps) > 1]
     assert 0 < len(chains) < len(by_incident)
     for steps in chains:
@@ -98,11 +98,11 @@ def test_attacks_leave_the_other_lines_alone() -> None:
 
 def test_time_advances() -> None:
     """``per_second`` lines share a second, from ``start`` on."""
-    made = list(lines(1, 25, start=1_700_000_000_000_000, per_second=10, kind="access"))
-    assert b"14/Nov/2023:22:13:20 +0000" in made[0]
-    assert b"22:13:20" in made[9]
-    assert b"22:13:21" in made[10]
-    assert b"22:13:22" in made[24]
+    stream = list(lines(1, 25, start=1_700_000_000_000_000, per_second=10, kind="access"))
+    assert b"14/Nov/2023:22:13:20 +0000" in stream[0]
+    assert b"22:13:20" in stream[9]
+    assert b"22:13:21" in stream[10]
+    assert b"22:13:22" in stream[24]
 
 
 def test_messages_split_topic_and_payload() -> None:

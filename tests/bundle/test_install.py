@@ -296,19 +296,19 @@ def test_after_a_death_it_is_tried_elsewhere_first(bundles: BundleDir, author: A
             raise ValueError("its trial ended by SIGSEGV")
 
     seen: list[bytes] = []
-    one, two = author.bundle(1), author.bundle(2)
-    bundles.install(one, plan_of)
-    bundles.install(two, plan_of)
+    first, second = author.bundle(1), author.bundle(2)
+    bundles.install(first, plan_of)
+    bundles.install(second, plan_of)
     trying = bundles.folder / "trying"
     again = folder(bundles.folder, bundles.trusted, careful=careful)
     assert again.load(plan_of) is not None
     assert seen == []
-    trying.write_text(f"{hashlib.sha256(two).hexdigest()} 1 0\n")
+    trying.write_text(f"{hashlib.sha256(second).hexdigest()} 1 0\n")
     for starts in (1, 2):
         loaded = again.load(plan_of)
         assert loaded is not None
         assert loaded[0].version == 1
-        assert seen == [two] * starts
+        assert seen == [second] * starts
         assert "SIGSEGV" in (again.refused or "")
     assert trying.exists()
     harmless = folder(bundles.folder, bundles.trusted)
@@ -322,11 +322,11 @@ def test_a_bundle_that_met_three_kills_by_chance_comes_back(bundles: BundleDir, 
     """After LIMIT deaths a bundle is not loaded for REST seconds; then, if its dry run succeeds, once more, and at once
     when the clock was set back."""
     now = CREATED // 1_000_000
-    one, two = author.bundle(1), author.bundle(2)
-    bundles.install(one, plan_of)
-    bundles.install(two, plan_of)
+    first, second = author.bundle(1), author.bundle(2)
+    bundles.install(first, plan_of)
+    bundles.install(second, plan_of)
     trying = bundles.folder / "trying"
-    sha256 = hashlib.sha256(two).hexdigest()
+    sha256 = hashlib.sha256(second).hexdigest()
     seen: list[bytes] = []
     again = folder(bundles.folder, bundles.trusted, careful=seen.append, clock=lambda: now * 1_000_000)
 
@@ -340,12 +340,12 @@ def test_a_bundle_that_met_three_kills_by_chance_comes_back(bundles: BundleDir, 
     assert "tries it again in an hour" in (again.refused or "")
     assert trying.exists()
     with pytest.raises(BundleRefused, match="died 3 times"):
-        again.install(two, plan_of)
+        again.install(second, plan_of)
     assert seen == []
     for note in (f"{LIMIT} {now - REST}", f"70 {now - REST}", f"{LIMIT} {now + REST}"):
         assert version(f"{sha256} {note}\n") == 2
         assert not trying.exists()
-    assert seen == [two] * 3
+    assert seen == [second] * 3
 
 
 def test_a_deadly_bundle_rests_after_each_death(bundles: BundleDir, author: Author) -> None:

@@ -95,9 +95,9 @@ def test_bad_signature(author: Author) -> None:
 
 def test_signature_of_another_bundle(author: Author) -> None:
     """A signature does not move from one bundle to another."""
-    one, two = author.bundle(1), author.bundle(2)
-    assert len(one) == len(two)
-    refuse_as_it_is(two[:SIZE] + one[SIZE:], author, "changed after signing")
+    first, second = author.bundle(1), author.bundle(2)
+    assert len(first) == len(second)
+    refuse_as_it_is(second[:SIZE] + first[SIZE:], author, "changed after signing")
 
 
 def test_a_signature_says_for_whom(author: Author) -> None:

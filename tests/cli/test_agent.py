@@ -12,7 +12,7 @@ from click.testing import Result
 
 from tests.cli.test_main import RULE, SYSLOG, WRITTEN_OUT, config, ended, vedette
 from vedette.plan.plan import Plan
-from vedette.runtime.control import Control
+from vedette.runtime.agent.control import Control
 from vedette.state.state import State
 
 
@@ -47,6 +47,15 @@ def test_check_looks_at_where_alerts_are_written(tmp_path: Path, paths: str) -> 
     ended(vedette("check", "-c", config(tmp_path, SYSLOG + paths + uplink.format(tmp_path / "new" / "landing"))), 0)
     done = ended(vedette("check", "-c", config(tmp_path, SYSLOG + paths + uplink.format(tmp_path / "landing"))), 1)
     assert f"uplink: {tmp_path}/landing is no folder: alerts would wait in the outbox" in done.stderr
+
+
+def test_check_refuses_alerts_that_come_back(tmp_path: Path, paths: str) -> None:
+    """A sink that sends to the agent's own input is a mistake, for ``run`` as well."""
+    own = '[[input]]\ntype = "syslog"\nname = "in"\nudp = "0.0.0.0:5514"\n'
+    sink = '[[sink]]\ntype = "syslog"\nname = "out"\naddress = "localhost:5514"\ntransport = "udp"\n'
+    for command in ("check", "run"):
+        done = ended(vedette(command, "-c", config(tmp_path, own + sink + paths)), 2)
+        assert "sink[0].address: udp://localhost:5514 is where input in takes in" in done.stderr
 
 
 def test_check_without_journalctl(tmp_path: Path, paths: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from tests.looptime import forward
 from vedette.bundle.install import BundleDir
 from vedette.cli import bundle as cli_bundle
 from vedette.cli.main import main
-from vedette.runtime import control
-from vedette.runtime.control import Control
+from vedette.runtime.agent import control
+from vedette.runtime.agent.control import Control
 from vedette.store.store import own
 
 

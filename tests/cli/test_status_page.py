@@ -49,3 +49,12 @@ def test_formats_of_rules() -> None:
         "         format bad QUARANTINED: 10 messages took too long",
         "         no rule set has the format none: its inputs' events are read as auto",
     ]
+
+
+def test_an_input_that_is_behind() -> None:
+    """It works, and its line is followed by how far behind it is."""
+    behind = {**status(), "input_states": [{"name": "logs", "state": "works", "reason": "behind: 5 bytes of 1 files"}]}
+    lines = status_lines(behind)
+    assert [line for line in lines if line not in status_lines(status())][1:] == [
+        "         works: behind: 5 bytes of 1 files"
+    ]

@@ -19,7 +19,6 @@ NONSENSE = "n\x1b[2Jonsense"
 MAKE = {
     ("bundle", "keygen"),
     ("member", "enroll"),
-    ("region", "enroll"),
     ("region", "console", "user", "add"),
 }
 """Commands that need nothing that is there before: with good usage they write."""

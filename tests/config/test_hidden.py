@@ -23,7 +23,7 @@ KAFKA = '[[sink]]\ntype = "kafka"\nname = "bus"\nbrokers = ["192.0.2.1:9092"]\nt
 OTLP = '[[sink]]\ntype = "otlp"\nname = "otel"\nurl = "http://192.0.2.1:4318/v1/logs"\n'
 
 
-def found(text: str, redact: str) -> list[str]:
+def warned(text: str, redact: str) -> list[str]:
     return [*warnings(parse(f"{text}[[redact]]\n{redact}\n"))]
 
 
@@ -40,7 +40,7 @@ def found(text: str, redact: str) -> list[str]:
 )
 def test_an_address_to_block(redact: str, why: str) -> None:
     """However it is redacted."""
-    assert found(BLOCK, redact) == [f"response.block[0]: {why} is redacted: no such address is blocked"]
+    assert warned(BLOCK, redact) == [f"response.block[0]: {why} is redacted: no such address is blocked"]
 
 
 def test_the_field_of_an_address() -> None:
@@ -49,8 +49,8 @@ def test_the_field_of_an_address() -> None:
     for redact, action in (('fields = ["att*"]', "mask"), ('action = "hash"\nfields = ["attacker"]', "hash"),
                            ('patterns = ["ipv4"]', "mask"), ("expressions = ['attacker=.*']", "mask")):  # fmt: skip
         line = f"response.block[0].field: attacker is redacted ({action}): none of its addresses is blocked"
-        assert found(named, redact) == [line]
-    assert found(named, 'fields = ["user"]\npatterns = ["card", "password", "email"]') == []
+        assert warned(named, redact) == [line]
+    assert warned(named, 'fields = ["user"]\npatterns = ["card", "password", "email"]') == []
 
 
 @pytest.mark.parametrize(
@@ -63,16 +63,16 @@ def test_the_field_of_an_address() -> None:
 )  # fmt: skip
 def test_a_form_of_a_sink(sink: str, hidden: str) -> None:
     """Each sink whose form has places for what is redacted; one that sends the alert as it is has none."""
-    lines = found(sink, 'kinds = ["ip", "user", "host"]')
+    lines = warned(sink, 'kinds = ["ip", "user", "host"]')
     assert [line.partition("redacted: ")[2] for line in lines] == ([hidden] if hidden else [])
-    assert found(sink, 'patterns = ["card"]') == []
+    assert warned(sink, 'patterns = ["card"]') == []
 
 
 def test_nothing_to_say() -> None:
     """Without redaction, without response, and of one that is off."""
     assert [*warnings(parse(BLOCK + CEF))] == []
-    assert found("", 'kinds = ["ip"]') == []
-    assert found(BLOCK.replace("enabled = true", "enabled = false"), 'kinds = ["ip"]') == []
+    assert warned("", 'kinds = ["ip"]') == []
+    assert warned(BLOCK.replace("enabled = true", "enabled = false"), 'kinds = ["ip"]') == []
     assert set(EXAMPLES) == set(ENTITIES) == set(KINDS)
 
 

@@ -12,11 +12,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 
 from tests.broker import own_port
 from tests.waits import DEADLINE, pauses
+from vedette_console.security import passwords
 from vedette_console.store.database import PostgreSQL, open_database
 from vedette_console.store.store import migrate
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_passwords() -> Iterator[PasswordHasher]:
+    """Hash passwords at the least cost in this process; the hasher of the product, whose cost one test checks."""
+    with pytest.MonkeyPatch.context() as patch:
+        ordinary = passwords._hasher
+        patch.setattr(passwords, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+        yield ordinary
 
 
 def _program(name: str) -> str | None:

@@ -29,60 +29,55 @@ def vedette(folder: Path, *arguments: str, entered: str = "") -> Result:
     return CliRunner().invoke(main, ["region", "console", "--database", database, *arguments], input=entered)
 
 
-@contextmanager
-def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """A console of its own process, and the lines that it printed when it answered."""
+def started(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """A console that begins, in a process of its own."""
     command = [sys.executable, "-m", "vedette", "region", "console", "--database", f"sqlite:{folder / 'console.db'}"]
-    running = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, cwd=folder)
+    return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, cwd=folder)
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[None]:
+    """A console that has answered, and ends well when it is asked to."""
+    running = started(folder, *options)
     assert running.stdout is not None
     try:
-        lines = [running.stdout.readline()]
-        assert lines[0].startswith("console"), lines
-        yield running, lines
+        line = running.stdout.readline()
+        assert line.startswith("console"), line
+        yield
     finally:
         running.send_signal(signal.SIGTERM)
         assert running.wait(WAIT) == 0
         running.stdout.close()
 
 
-def test_the_first_login_and_a_restart(tmp_path: Path) -> None:
-    """An empty console prints a link that makes the first admin, once; the session outlives the process."""
+def test_the_first_login_and_a_kill(tmp_path: Path) -> None:
+    """An empty console prints a link that makes the first admin, once; the command line makes others. After kill -9 the
+    session goes on, everything that was answered is there, and the audit log is whole."""
     # Over 3 s: the command begins twice, in a process of its own.
     port = own_port()
-    with serving(tmp_path, "--listen", f"127.0.0.1:{port}") as (running, _):
-        assert running.stdout is not None
-        line = running.stdout.readline()
-        match = re.search(r"(http://127.0.0.1:\d+)/login/once\?token=(\S+)", line)
-        assert match is not None, line
-        client = httpx2.Client(base_url=match[1], trust_env=False, timeout=WAIT)
-        assert client.post("/api/v1/login/once", json={"token": match[2]}).json()["name"] == "admin"
-    with serving(tmp_path, "--listen", f"127.0.0.1:{port}"):
-        assert client.get("/api/v1/me").json()["role"] == "admin"
-    client.close()
-
-
-def test_killed(tmp_path: Path) -> None:
-    """After kill -9 everything that was answered is there, and the audit log is whole."""
-    # Over 3 s: the command begins in processes of its own.
-    assert vedette(tmp_path, "user", "add", "root", "--role", "admin").exit_code == 0
-    port = own_port()
-    command = [sys.executable, "-m", "vedette", "region", "console", "--database", f"sqlite:{tmp_path / 'console.db'}"]
-    running = subprocess.Popen(
-        [*command, "--listen", f"127.0.0.1:{port}"], stdout=subprocess.PIPE, text=True, cwd=tmp_path
-    )
+    listen = ("--listen", f"127.0.0.1:{port}")
+    running = started(tmp_path, *listen)
     assert running.stdout is not None
     assert running.stdout.readline().startswith("console")
-    token = vedette(tmp_path, "user", "login", "root").stdout.rpartition("token=")[2].strip()
-    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=WAIT) as client:
-        csrf = client.post("/api/v1/login/once", json={"token": token}).json()["csrf"]
+    line = running.stdout.readline()
+    match = re.search(r"(http://127.0.0.1:\d+)/login/once\?token=(\S+)", line)
+    assert match is not None, line
+    with httpx2.Client(base_url=match[1], trust_env=False, timeout=WAIT) as client:
+        login = client.post("/api/v1/login/once", json={"token": match[2]}).json()
+        assert login["name"] == "admin"
         for number in range(20):
             body = {"name": f"search {number}", "query": "x"}
-            assert client.post("/api/v1/searches", json=body, headers={"X-CSRF-Token": csrf}).status_code == 200
+            answer = client.post("/api/v1/searches", json=body, headers={"X-CSRF-Token": login["csrf"]})
+            assert answer.status_code == 200
         running.kill()
         running.wait(WAIT)
         running.stdout.close()
-        with serving(tmp_path, "--listen", f"127.0.0.1:{port}"):
+        with serving(tmp_path, *listen):
+            assert client.get("/api/v1/me").json()["role"] == "admin"
             assert client.get("/api/v1/searches").json()["total"] == 20
+            assert client.post("/api/v1/login/once", json={"token": match[2]}).status_code == 401
+            token = vedette(tmp_path, "user", "login", "admin").stdout.rpartition("token=")[2].strip()
+            assert client.post("/api/v1/login/once", json={"token": token}).json()["name"] == "admin"
     assert "whole" in vedette(tmp_path, "audit", "verify").stdout
 
 
@@ -154,6 +149,7 @@ def test_options_in_a_file(tmp_path: Path) -> None:
     assert "no option 'speed'" in vedette(tmp_path, "-c", str(config)).stderr
 
 
+@pytest.mark.long
 def test_an_address_that_is_taken(tmp_path: Path) -> None:
     """Is named."""
     with serving(tmp_path, "--listen", f"127.0.0.1:{(port := own_port())}"):

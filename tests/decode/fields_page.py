@@ -8,9 +8,9 @@ from pathlib import Path
 from vedette.decode.aliases import ECS
 from vedette.decode.codecs import CODECS
 from vedette.decode.fields import LAYERS
+from vedette.decode.formats.base import Field, Gives, Provenance
 from vedette.decode.formats.table import FORMATS, SHAPES
 from vedette.decode.programs import PROGRAMS
-from vedette.decode.provenance import Field, Gives, Provenance
 from vedette.model.event import Source
 
 PAGE = Path(__file__).parents[2] / "docs" / "fields.md"
@@ -59,8 +59,8 @@ def _table(kind: str, rows: Iterable[tuple[str, Gives, Source | None]]) -> Itera
 
 
 def _code(names: Iterable[str]) -> str:
-    found = " ".join(names)
-    return f"`{found}`" if found else ""
+    text = " ".join(names)
+    return f"`{text}`" if text else ""
 
 
 def _fields(gives: Gives) -> str:
@@ -71,9 +71,9 @@ def _fields(gives: Gives) -> str:
         "perhaps as hex: ": _code(_field(one) for one in shown if one.guard),
         "synthetic: ": _code(_field(one) for one in shown if one.how is Provenance.SYNTHETIC),
     }
-    found = "; ".join(kind + names for kind, names in kinds.items() if names)
+    text = "; ".join(kind + names for kind, names in kinds.items() if names)
     left = len(fields) - len(shown)
-    return f"{found} and {left} more" if left else found
+    return f"{text} and {left} more" if left else text
 
 
 def _field(field: Field) -> str:

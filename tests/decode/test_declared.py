@@ -12,7 +12,7 @@ from vedette.decode import grok
 from vedette.decode.bounded import QUARANTINE_AFTER
 from vedette.decode.declared import Declared, declared, from_text
 from vedette.decode.decoder import ABSENT, record
-from vedette.decode.provenance import Provenance
+from vedette.decode.formats.base import Provenance
 from vedette.model.times import iso_time
 
 GATE = {

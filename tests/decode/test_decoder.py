@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from vedette.decode import syslog
 from vedette.decode.decoder import ABSENT, CODECS, Record, from_mapping, record
 from vedette.decode.fields import declared, is_made, provenance
+from vedette.decode.formats.base import Provenance
 from vedette.decode.programs import PROGRAMS
-from vedette.decode.provenance import Provenance
 from vedette.model.event import LogSource, Source
 
 NOW = 1_795_600_000_000_000

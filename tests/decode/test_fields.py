@@ -29,9 +29,9 @@ from vedette.decode.aliases import ALIASES
 from vedette.decode.codecs import CODECS
 from vedette.decode.decoder import record
 from vedette.decode.fields import TABLE
+from vedette.decode.formats.base import Field, Gives, Provenance
 from vedette.decode.formats.table import FORMATS, SHAPES
 from vedette.decode.programs import PROGRAMS, key_values
-from vedette.decode.provenance import Field, Gives, Provenance
 from vedette.decode.values import from_json, scalars
 from vedette.engine.prefilter import tolerant
 from vedette.model.event import LogSource
@@ -48,7 +48,7 @@ def events() -> list[tuple[bytes, str, str]]:
     """(event, codec, topic)."""
     found: list[tuple[bytes, str, str]] = []
     for path in RULES.rglob("*.test.yml"):
-        for item in yaml.safe_load(path.read_text("utf-8")):
+        for item in yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader):
             for part in item.get("sequence") or [item.get("match") or item.get("no_match")]:
                 part = {key: value for key, value in part.items() if key != "at"} if isinstance(part, dict) else part
                 found.append(cases._event(part))
@@ -297,10 +297,10 @@ def _explains(field: Field, name: str, value: Any, raw: bytes) -> bool:
     return True
 
 
-def unexplained(row: Gives, found: Mapping[str, Any], raw: bytes) -> list[tuple[str, Any]]:
-    """Fields of ``found`` that ``row`` does not declare, or not so."""
+def unexplained(row: Gives, fields: Mapping[str, Any], raw: bytes) -> list[tuple[str, Any]]:
+    """Those of ``fields`` that ``row`` does not declare, or not so."""
     bad = []
-    for name, value in found.items():
+    for name, value in fields.items():
         numbered = re.sub(r"\d{1,4}\Z", "<n>", name)
         own = [field for field in row.fields if field.name in (name, numbered)]
         own += [field for field in row.fields if field.name.endswith("<name>") and name.startswith(field.name[:-6])]
@@ -313,14 +313,14 @@ def unexplained(row: Gives, found: Mapping[str, Any], raw: bytes) -> list[tuple[
 @cache
 def lines(name: str) -> tuple[str, ...]:
     """Real lines that the row reads."""
-    found = [text for raw, _, _ in events()[::7] if READ[name](text := raw.decode("utf-8", "replace"))][:40]
-    return (*SAMPLES[name.partition(" ")[0]], *found)
+    found = (text for raw, _, _ in events()[::7] if READ[name](text := raw.decode("utf-8", "replace")))
+    return (*SAMPLES[name.partition(" ")[0]], *itertools.islice(found, 40))
 
 
 def patterns(name: str) -> list[re.Pattern[str]]:
     if name in FORMATS:
         return [re.compile(r"\A" + FORMATS[name].starts.decode())]
-    return list(PROGRAMS[name.partition(" ")[2]].patterns) if name.startswith("program ") else []
+    return list(PROGRAMS[name.partition(" ")[2]].compiled) if name.startswith("program ") else []
 
 
 TOKENS = (
@@ -346,16 +346,25 @@ TOKENS = (
 )
 
 
-@st.composite
-def mutated(draw: st.DrawFn, name: str) -> str:
+@cache
+def sources(name: str) -> st.SearchStrategy[str]:
+    """Real lines, texts that the row's patterns match, and both together."""
     choices = [st.sampled_from(lines(name))]
     if made := patterns(name):
-        choices.append(st.one_of([st.from_regex(one) for one in made]).flatmap(lambda x: st.just(x[:2000])))
+        choices.append(st.one_of([st.from_regex(one) for one in made]).map(lambda x: x[:2000]))
         choices.append(st.tuples(choices[-1], choices[0]).map("".join))
-    text = draw(st.one_of(choices))
+    return st.one_of(choices)
+
+
+NOISE = st.one_of(st.sampled_from(TOKENS), st.text(max_size=6))
+
+
+@st.composite
+def mutated(draw: st.DrawFn, name: str) -> str:
+    text = draw(sources(name))
     for _ in range(draw(st.integers(0, 4))):
         at = draw(st.integers(0, len(text)))
-        noise = draw(st.one_of(st.sampled_from(TOKENS), st.text(max_size=6)))
+        noise = draw(NOISE)
         text = text[:at] + noise + text[at + draw(st.integers(0, 9)) :]
     return text.encode("utf-8", "replace").decode("utf-8", "replace")
 

@@ -1,4 +1,5 @@
-"""The order of a JSON object's names means nothing: of any make, written in any order, an event has the same fields."""
+"""The order of a JSON object's names means nothing: of any make or declared format, written in any order, an event has
+the same fields. Plugins that decode read texts."""
 
 from __future__ import annotations
 
@@ -9,8 +10,12 @@ from typing import Any
 
 from tests.deep import DEEP
 from tests.differences import walk
-from tests.engine.structures import TEMPLATES, Draw
-from vedette.decode.decoder import Record, from_mapping, record
+from tests.engine.structures import GIVEN, TEMPLATES, Draw
+from vedette.decode.aliases import ALIASES
+from vedette.decode.declared import declared
+from vedette.decode.decoder import ABSENT, Record, from_mapping, heads, record
+from vedette.decode.formats.table import SHAPES, shape_of
+from vedette.decode.values import from_json
 
 EXAMPLES = DEEP or 1000
 
@@ -61,8 +66,18 @@ def says(event: Record) -> tuple[Any, ...]:
     return fields, event.source, event.host, event.event_time, sorted(event.keywords())
 
 
+DECLARED = declared(
+    {
+        "name": "own", "json": True, "rename": {"a": "x", "n.x": "x", "user.name": "y", "user": "y", "src_ip": "z"},
+        "set": {"made": "1"}, "time": {"field": "@timestamp"}, "logsource": {"product": "p"},
+    }
+).codec  # fmt: skip
+
+
 def test_an_event_of_any_make_in_any_order() -> None:
-    """Fields, log source, host, time and what keywords search, by itself and as the message of a syslog line."""
+    """Fields, log source, host, time and what keywords search, by itself, as the message of a syslog line and in a
+    declared format."""
+    makes: set[str] = set()
     for seed in range(EXAMPLES):
         draw = Draw(seed)
         random, template = draw.random, {}
@@ -70,9 +85,33 @@ def test_an_event_of_any_make_in_any_order() -> None:
             template = merged(template, part)
         event = filled(draw, template)
         texts = [json.dumps(each).encode() for each in (event, shuffled(random, event))]
-        for head, codec in ((b"", "auto"), (b"", "windows"), (b"<38>Nov 20 10:00:00 web1 app[12]: ", "syslog")):
+        makes.update(make.name for make in (shape_of(event),) if make is not None)
+        line = b"<38>Nov 20 10:00:00 web1 app[12]: "
+        for head, codec in ((b"", "auto"), (b"", "windows"), (b"", DECLARED), (line, "syslog")):
             one, other = (says(record(head + text, codec)) for text in texts)
             assert one == other, (seed, codec, *texts)
+    assert makes == SHAPES.keys()
+
+
+def test_a_field_has_a_head() -> None:
+    """What an object has no head of it has not, whatever gives its fields."""
+    present = 0
+    for seed in range(EXAMPLES):
+        draw = Draw(seed)
+        structure = draw.structure()
+        text = structure.event().encode("utf-8", "surrogatepass")
+        value = from_json(text)
+        assert isinstance(value, dict)
+        if not value or "MESSAGE" in value:  # the journal's message is read as text
+            continue
+        for codec in ("auto", "windows", "zeek", DECLARED):
+            event = record(text, codec)
+            names = event.fields().keys()
+            for field in {*structure.names, *GIVEN, *ALIASES}:
+                if event.get(field) is not ABSENT:
+                    present += 1
+                    assert not heads(field).isdisjoint(names), (seed, codec, field, text)
+    assert present > 10 * EXAMPLES
 
 
 @walk(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.differences import walk
 from vedette.decode import fields, peers
 from vedette.decode.decoder import ABSENT, record
-from vedette.decode.provenance import Provenance
+from vedette.decode.formats.base import Provenance
 
 NOW = 1_795_600_000_000_000
 IP, V6, OURS = "203.0.113.9", "2001:db8::9", "198.51.100.1"
@@ -279,7 +279,7 @@ def test_names_that_clients_choose(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "found"),
+    ("message", "fields"),
     [
         (f"app[7]: user=bob src_ip={IP} result=failed", {"src_ip": IP, "result": "failed"}),  # pairs from the start
         (f"app[7]: denied: src_ip={IP} dst_ip={OURS}", {"src_ip": IP, "dst_ip": OURS}),
@@ -290,10 +290,10 @@ def test_names_that_clients_choose(name: str) -> None:
         (f"app[7]: src_ip={IP} src_ip={OURS}", {"src_ip": ABSENT}),
     ],
 )
-def test_pairs_in_names(message: str, found: dict[str, Any]) -> None:
+def test_pairs_in_names(message: str, fields: dict[str, Any]) -> None:
     """``key=value`` in what a client chose is no field, and ``src_ip=`` amid words counts as any peer does."""
     event = record((HEAD + message).encode(), "auto")
-    assert {name: event.get(name) for name in found} == found
+    assert {name: event.get(name) for name in fields} == fields
 
 
 @walk(
@@ -342,7 +342,7 @@ def test_json(event: str, ip: Any, user: Any) -> None:
 def test_fields_are_declared() -> None:
     """Rows of programs name the same fields, so that the prefilter takes none of these names for the event's own."""
     assert all(fields.stands_as(field) is None for field in peers.FIELDS)
-    assert all(set(form.groupindex) <= set(peers.FIELDS) for _, form in peers.FORMS)
+    assert all(set(form.groupindex) <= set(peers.FIELDS) for _, form in peers.forms())
     assert all(fields.provenance(field) is not Provenance.SYNTHETIC for field in peers.FIELDS)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 import pytest
 
+from vedette.decode.assigned import assigned, broken, names
 from vedette.decode.decoder import record
 from vedette.decode.escapes import views
 from vedette.decode.redact import DROP, HASH, HASHED, MARK, MASK, SLOW, TRIES, Case, Redaction, Rule, Shown
@@ -109,6 +111,176 @@ def test_a_value_that_is_not_found_takes_the_event_with_it() -> None:
     """A number that is written otherwise, arguments that are composed: the raw event does not leave."""
     assert case(b'{"amount": 1e3, "user": "bob"}', Rule(fields=("amount",))).raw() == (MARK, 1)
     assert case(b'{"user": "bob"}', Rule(fields=("amount",))).raw() == ('{"user": "bob"}', 0)
+
+
+DOUBTFUL = {
+    "a name twice": '{"m": 1, "password": "SECRET", "password": "x1"}',
+    "within an object that is there twice": '{"a": {"password": "SECRET"}, "a": {"password": "y2"}}',
+    "beside one that may leave": '{"a": {"password": "x1"}, "password": "SECRET", "password": "x1"}',
+    "cut": '{"m": 1, "password": "SECRET", "x": "',
+    "cut, an object": '{"m": 1, "password": {"a": "SECRET", "x": "',
+    "cut behind a header": '<38>Nov 29 08:00:00 web1 app: {"m": 1, "password": "SECRET", "x":',
+    "too much": '{"m": 1, "password": "SECRET"} }',
+    "two objects": '{"m": 1, "password": "SECRET"}{"b": 1}',
+    "a list": '[{"m": 1, "password": "SECRET"}]',
+    "single quotes": "{'m': 1, 'password': 'SECRET'}",
+    "within a text": r'{"m": 1, "log": "{\"password\":\"SECRET\"}"}',
+    "behind words": 'request body={"password":"SECRET"}',
+    "a byte behind": '{"m": 1, "password": "SECRET"}\x00x',
+    "escaped": r'{"m": 1, "p\u0061ssword": "SECRET", "x": "',
+    "behind blanks": '{"m": 1, "password"          :           "SECRET", "x": "',
+    "a quoted value of words": '{"m": 1, "password": "& SECRET", "x": "',
+    "an arrow": '{"m"=>1, :password => "SECRET"}',
+    "an option": "run --password=SECRET now",
+    "in an address": "GET /login?%70assword=SECRET",
+    "as a form's item": "POST user[password]=SECRET&x=1",
+    "as a form's item, escaped": "POST user%5Bpassword%5D=SECRET&x=1",
+    "as a form's list": "POST password[]=SECRET&x=1",
+    "as PHP prints it": "Array ( [password] => SECRET )",
+    "a subscript": "x['password'] = 'SECRET'",
+    "YAML": "m: 1\npassword: SECRET\nx: 2",
+    "a block of YAML": "m: 1\npassword: |\n  SECRET\nx: 2",
+    "a folded block of YAML": "m: 1\npassword: >-\n  SECRET\nx: 2",
+    "a block of YAML of Windows": "m: 1\r\npassword: >-\r\n  SECRET\r\nx: 2",
+    "a list of YAML of Windows": "m: 1\r\npassword:\r\n  - SECRET\r\nx: 2",
+    "a list of YAML within a text within a text": r'{"a": "{\"log\": \"m: 1\\npassword:\\n  - SECRET\"}"}',
+    "a commented list of YAML": "m: 1\npassword: # of root\n  - SECRET\nx: 2",
+    "a list of lists of YAML": "m: 1\npassword:\n  - - SECRET\nx: 2",
+    "name and value in YAML within a text": r'{"log": "env:\n- name: password\n  value: SECRET"}',
+    "name and a list of values in YAML": "env:\n- name: password\n  values:\n  - SECRET\n",
+    "before a tab within a text": r'{"log": "password\t: SECRET"}',
+    "before a tab behind rsyslog": "<38>Nov 29 08:00:00 web1 app: password#011: SECRET",
+    "behind a line's end of URLs": "GET /x?q=m%0Apassword=SECRET",
+    "behind a line's end in Unicode": r'{"log": "m\u000apassword=SECRET"}',
+    "as a form's item by number": "POST user[password][0]=SECRET",
+    "a type between": '{"P":[{"Name":"password","Type":"String","Value":"SECRET"}]}',
+    "name and value in elements of a namespace": "<a><d:Key>password</d:Key><d:Value t='s'>SECRET</d:Value></a>",
+    "an element's CDATA of signs": "<a><password><![CDATA[& SECRET]]></password></a>",
+    "an element with attributes, cut": '<a><wsse:Password Type="http://x#PasswordText">SECRET',
+    "an element with long attributes": f'<a><password type="{"x" * 500}">SECRET</password></a>',
+    "a list of YAML": "m: 1\npassword:\n  - SECRET\nx: 2",
+    "YAML within a text": r'{"log": "m: 1\npassword: |\n  SECRET"}',
+    "behind a tab within a text": r'{"log": "m\tpassword=SECRET"}',
+    "YAML behind rsyslog": "<38>Nov 29 08:00:00 web1 app: m: 1#012password: SECRET",
+    "an attribute of OpenTelemetry": '{"attributes":[{"key":"password","value":{"stringValue":"SECRET"}}]}',
+    "such a one, cut": '{"attributes":[{"key":"password","value":{"stringValue":"SECRET',
+    "such a one within a text": r'{"log":"{\"key\": \"password\", \"value\": {\"stringValue\": \"SECRET\"}}"}',
+    "name and value": '{"Parameters":[{"Name":"password","Value":"SECRET"},{"Name":"x","Value":"y"}]}',
+    "name and value of a template": '{"P":[{"ParameterKey":"password","ParameterValue":"SECRET"}]}',
+    "name and value in capitals": '{"P":[{"NAME":"password","VALUE":"SECRET"}]}',
+    "name and value in YAML": "env:\n- name: password\n  value: SECRET\n",
+    "name and value in pairs": "level=info key=password value=SECRET",
+    "name and value in attributes": '<add key="password" value="SECRET"/>',
+    "name and value in elements": "<a><Key>password</Key><Value>SECRET</Value></a>",
+    "an element": "<a><password>SECRET</password></a>",
+    "an element's CDATA": "<a><password><![CDATA[SECRET]]></password></a>",
+    "an element with attributes": '<wsse:Password Type="http://x#PasswordText">SECRET</wsse:Password>',
+    "in hex": "run " + b"password=SECRET;".hex() + " now",
+    "pairs": "<38>Nov 29 08:00:00 web1 app: password=SECRET password=z10",
+    "CEF": "<38>Nov 29 08:00:00 web1 CEF:0|V|P|1|m|t|5|password=SECRET password=z11",
+    "LEEF": "<38>Nov 29 08:00:00 web1 LEEF:1.0|V|P|1|m|password=SECRET\tpassword=z12",
+    "audit": 'type=USER_CMD msg=audit(1795168800.000:42): password="SECRET" password="z13"',
+    "structured data": '<38>1 2026-11-29T08:00:00Z web1 app - - [x@1 password="SECRET" password="z19"] m',
+    "XML": '<Event><System><EventID>1</EventID></System><EventData><Data Name="password">SECRET</Data>'
+    '<Data Name="password">z14</Data></EventData></Event>',
+}
+"""Events that give the name a value that no decoder hands on."""
+
+
+@pytest.mark.parametrize("form", DOUBTFUL)
+@pytest.mark.parametrize("codec", ["auto", "json", "text"])
+@pytest.mark.parametrize("name", ["password", "PASS*"])
+def test_a_value_that_no_decoder_gives(form: str, codec: str, name: str) -> None:
+    """The raw event leaves without it, whatever the format of its input."""
+    left, _ = case(DOUBTFUL[form].encode(), Rule(fields=(name,)), codec=codec).raw()
+    assert not any("SECRET" in view.text for view in views(left))
+
+
+@pytest.mark.parametrize(
+    "raw", ['{"a": {"password": "SECRET"}, "x": "', DOUBTFUL["within an object that is there twice"]]
+)
+def test_a_value_within_an_object_that_no_decoder_gives(raw: str) -> None:
+    assert case(raw.encode(), Rule(fields=("a.password",))).raw() == (MARK, 1)
+    assert case(raw.encode(), Rule(fields=("a.*",))).raw() == (MARK, 1)
+
+
+NAMED_BESIDE = {
+    "scalars": '{"p": [{"Name": "password", "Value": "XX"}, {"Name": "size", "Value": "big"}], "m": "XX!"}',
+    "objects": '{"p": [{"key": "password", "value": ["XX", {"a": "XX"}]}, {"key": "size", "value": ["big"]}]}',
+    "between": '{"p": [{"Name": "password", "Type": "s", "Value": "XX"}, {"Name": "size", "Value": "big"}]}',
+    "CDATA": '<Event><EventData><Data Name="password"><![CDATA[XX]]></Data></EventData></Event>',
+}
+
+
+@pytest.mark.parametrize("form", NAMED_BESIDE)
+def test_a_value_that_another_names(form: str) -> None:
+    """It is that field's value, wherever it stands; what else the event has stays, but beside a list or an object."""
+    raw = NAMED_BESIDE[form].replace("XX", "hunter22")
+    event = case(raw.encode(), Rule(fields=("password",)))
+    left, _ = event.raw()
+    assert left == (MARK if form == "objects" else raw.replace("hunter22", MARK))
+    assert event.text("is hunter22?") == f"is {MARK}?"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"p": [{"Name": "size", "Value": "password"}, {"Name": "password"}], "Value": 3}',
+        r"<38>Nov 29 08:00:00 web1 app: C:\new\ruser [user] <password/> a key=x password-value=1",
+        "<38>Nov 29 08:00:00 web1 app: Check of mounts " + "." * 70 + ": done",
+    ],
+)  # fmt: skip
+def test_a_name_beside_which_no_value_stands(raw: str) -> None:
+    assert case(raw.encode(), Rule(fields=("password", "user"))).raw() == (raw, 0)
+
+
+def test_hex_of_several_arguments() -> None:
+    raw = "type=PROCTITLE msg=audit(1.2:3): proctitle=" + b"run\0--password=hunter22\0x".hex().upper()
+    assert case(raw.encode(), Rule(fields=("password",))).raw() == (MARK, 1)
+
+
+def test_a_name_of_many_parts() -> None:
+    """It is not compared part by part: what it names does not leave."""
+    began = time.thread_time()
+    deep = "a." * 16_000 + "b"
+    near = "a." * 70 + "b"  # within the window
+    assert "SECRET" not in case(f'{{"{near}": "SECRET"}}'.encode(), Rule(fields=("password",))).raw()[0]
+    assert Redaction([Rule(fields=("password",))]).named(deep) == MASK
+    assert time.thread_time() - began < 1
+
+
+LONG = (
+    "a=", "%61=", "<a b", "<a:", "<a b></a>", "key=a", "key=a value", "name", 'key="a"value', "key=a;;;;", "#012",
+    "\\n", "a:\n", "a: |\n", "a:\n- ", "[a]=", "a:<![CDATA[", "a: # ", "\\", "a[1]", "a ", "a.", " ", '"', "\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("part", LONG)
+def test_linear(part: str) -> None:
+    """64 KiB of what may be a name or its value are read in well under a second."""
+    text = part * ((64 << 10) // len(part)) + "</a value"
+    began = time.thread_time()
+    for form in (text, broken(text)):
+        names(form)
+        for _ in assigned(form):
+            pass
+    assert time.thread_time() - began < 1
+
+
+def test_a_name_without_a_value_takes_nothing() -> None:
+    raw = "<38>Nov 29 08:00:00 web1 su: authentication failure; ruser= rhost=192.0.2.7  user="
+    assert case(raw.encode(), Rule(fields=("ruser", "user"))).raw() == (raw, 0)
+
+
+def test_what_is_not_meant_stays() -> None:
+    """A name within one object is not that within another, one without a value says nothing, and of an event that is
+    decoded whole all else leaves."""
+    raw = '{"user": {"name": "bob"}, "process": {"name": "sshd"}, "password": "", "note": "password: none"}'
+    redacted = raw.replace("bob", MARK)
+    assert case(raw.encode(), Rule(fields=("user.name", "password"))).raw()[0] == redacted
+    raw = '{"a": {"password": "x1"}, "names": [{"name": 1}, {"name": 2}], "b": 1}'
+    assert case(raw.encode(), Rule(fields=("b.password", "user.name"))).raw() == (raw, 0)
+    assert case(raw.encode(), Rule(fields=("password",))).raw() == (raw.replace("x1", MARK), 1)
 
 
 def test_fields_that_cannot_be_decoded() -> None:

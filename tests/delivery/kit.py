@@ -69,8 +69,8 @@ class Box:
         self.outbox.wake()
 
     def source(self, **settings: Any) -> Source:
-        made = UplinkSettings(**settings)
-        return Source(made, AGENT, self.outbox, self.counters, heartbeat, lambda: NOW)
+        uplink = UplinkSettings(**settings)
+        return Source(uplink, AGENT, self.outbox, self.counters, heartbeat, lambda: NOW)
 
     def close(self) -> None:
         self.writer.shutdown()

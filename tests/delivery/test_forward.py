@@ -31,13 +31,13 @@ class Scripted:
 
     def __init__(self, answer: Callable[[Outgoing], Answer]) -> None:
         self.answer = answer
-        self.taken: list[int] = []
+        self.accepted: list[int] = []
         self.asked: list[list[int]] = []
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
         self.asked.append([one.seq for one in alerts])
         found = [self.answer(one) for one in alerts]
-        self.taken += [one.seq for one, said in zip(alerts, found, strict=True) if said.verdict is Verdict.TAKEN]
+        self.accepted += [one.seq for one, said in zip(alerts, found, strict=True) if said.verdict is Verdict.TAKEN]
         return found
 
     async def close(self) -> None:
@@ -71,10 +71,10 @@ async def test_all_that_is_made_is_delivered(tmp_path: Path) -> None:
     box.put(12)
     await box.outbox.receipt([(1, 4)])
     async with forwarding(tmp_path, box, lambda one: TAKEN) as (forwarder, receiver, _):
-        await eventually("the alerts at the receiver", lambda: len(receiver.taken) == 12)
+        await eventually("the alerts at the receiver", lambda: len(receiver.accepted) == 12)
         box.put(3)
         await eventually("the sink's place", lambda: forwarder.place.after == 15)
-        assert receiver.taken == list(range(1, 16))
+        assert receiver.accepted == list(range(1, 16))
         assert forwarder.state()["waiting"] == 0
         assert forwarder.place.delivered == 15
 
@@ -95,7 +95,7 @@ async def test_the_filter(tmp_path: Path) -> None:
     ) as (forwarder, receiver, _):  # fmt: skip
         box.put_bytes([(seq, encode(alert(seq, **row))) for seq, row in enumerate(rows, 1)])
         await eventually("the sink's place", lambda: forwarder.place.after == len(rows))
-        assert receiver.taken == [4, 5, 6]
+        assert receiver.accepted == [4, 5, 6]
 
 
 async def test_a_receiver_that_is_away(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_a_receiver_that_is_away(tmp_path: Path) -> None:
             assert forwarder.place.after == 0
             away = False
             await eventually("the sink's place", lambda: forwarder.place.after == 20)
-            assert sorted(receiver.taken) == list(range(1, 21))
+            assert sorted(receiver.accepted) == list(range(1, 21))
             assert not forwarder.state()["failing"]
     assert [one["event"] for one in logged] == [Log.SINK_FAILING, Log.SINK_RECOVERED]
 
@@ -126,11 +126,11 @@ async def test_an_alert_that_never_works(tmp_path: Path) -> None:
         await eventually("further tries", lambda: len(receiver.asked) > 3 * MAX_TRIES)
         assert forwarder.place.refused == 0
         away = False
-        await eventually("the alerts at the receiver", lambda: receiver.taken == [1, 3])
+        await eventually("the alerts at the receiver", lambda: receiver.accepted == [1, 3])
         assert forwarder.place.after == 1
         while forwarder.place.refused == 0:
             box.put(1)
-            await eventually("the alerts at the receiver", lambda: box.next - 1 in receiver.taken)
+            await eventually("the alerts at the receiver", lambda: box.next - 1 in receiver.accepted)
             await asyncio.sleep(0.005)
         assert sum(2 in one for one in receiver.asked) > MAX_TRIES
         (row,) = dead(tmp_path)
@@ -154,10 +154,10 @@ async def test_as_many_as_a_batch_that_never_work(tmp_path: Path) -> None:
         away = False
         while forwarder.place.refused < bad:
             box.put(1)
-            await eventually("the alerts at the receiver", lambda: box.next - 1 in receiver.taken)
+            await eventually("the alerts at the receiver", lambda: box.next - 1 in receiver.accepted)
         assert sorted(row["seq"] for row in dead(tmp_path)) == list(range(1, bad + 1))
         await eventually("the sink's place", lambda: forwarder.place.after == box.next - 1)
-        assert sorted(receiver.taken) == list(range(bad + 1, box.next))
+        assert sorted(receiver.accepted) == list(range(bad + 1, box.next))
 
 
 async def test_what_is_refused_for_good(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_what_is_refused_for_good(tmp_path: Path) -> None:
     async with forwarding(tmp_path, box, lambda one: no if one.seq % 2 else TAKEN) as (forwarder, receiver, _):
         box.put(10)
         await eventually("the sink's place", lambda: forwarder.place.after == 10)
-        assert sorted(receiver.taken) == [2, 4, 6, 8, 10]
+        assert sorted(receiver.accepted) == [2, 4, 6, 8, 10]
         assert (forwarder.place.refused, forwarder.place.delivered) == (5, 5)
         assert sorted(row["seq"] for row in dead(tmp_path)) == [1, 3, 5, 7, 9]
         assert sum(len(one) for one in receiver.asked) == 10
@@ -206,7 +206,7 @@ async def test_a_defect_of_a_receiver(tmp_path: Path) -> None:
         await eventually("the failure in the state", lambda: forwarder.state()["failing"])
         assert "KeyError" in forwarder.state()["error"]
         broken = False
-        await eventually("the alerts at the receiver", lambda: receiver.taken == [1, 2])
+        await eventually("the alerts at the receiver", lambda: receiver.accepted == [1, 2])
         assert not task.done()
 
 
@@ -217,7 +217,8 @@ async def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
         async with forwarding(tmp_path, box, lambda one: TAKEN) as (forwarder, receiver, _):
             box.put_bytes([(1, b"\x80"), (2, encode(alert(2)))])
             await eventually("the sink's place", lambda: forwarder.place.after == 2)
-            assert receiver.taken == [2]
+            assert receiver.accepted == [2]
+            assert (forwarder.place.delivered, forwarder.place.refused) == (1, 1)
     assert [one["event"] for one in logged] == [Log.PAYLOAD_UNDECODABLE]
 
 
@@ -227,7 +228,7 @@ async def test_stop_delivers_what_there_is(tmp_path: Path) -> None:
     async with forwarding(tmp_path, box, lambda one: AWAY if away else TAKEN) as (forwarder, receiver, task):
         box.put(200)
         await forwarder.stop(30.0, task)
-        assert receiver.taken == list(range(1, 201))
+        assert receiver.accepted == list(range(1, 201))
         assert forwarder.place.after == 200
         away = True
         again = asyncio.create_task((other := _again(forwarder, receiver, box, tmp_path)).run())

@@ -98,7 +98,7 @@ def rows_of(schema: Schema) -> st.SearchStrategy[dict[str, Any]]:
 def schemas(types: st.SearchStrategy[Type]) -> st.SearchStrategy[Schema]:
     """One to four columns of ``types``."""
     kinds = st.lists(st.tuples(types, st.booleans()), min_size=1, max_size=4)
-    return kinds.map(lambda found: tuple(Column(f"c{i}", kind, required) for i, (kind, required) in enumerate(found)))
+    return kinds.map(lambda drawn: tuple(Column(f"c{i}", kind, required) for i, (kind, required) in enumerate(drawn)))
 
 
 SCALARS = st.sampled_from(list(Scalar))

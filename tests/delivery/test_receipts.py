@@ -43,7 +43,9 @@ def test_the_signature_is_fixed() -> None:
         ({"signature": None}, TOPIC, "not signed"),
         ({"signature": bytes(65)}, TOPIC, "max_bin_len"),
         ({"ranges": [[0, 0]] * 1001}, TOPIC, "max_array_len"),
-        ({"ranges": [[1, [[]] * 900]]}, TOPIC, r"ranges: expects \[first, last\]"),
+        ({"ranges": [[1, [[]] * 900]]}, TOPIC, r"ranges\[0\]\[1\]: expects a seq"),
+        ({"ranges": [[1]]}, TOPIC, r"ranges\[0\]: expects a list of 2"),
+        ({"ranges": [[1, 1], [2, 1]]}, TOPIC, r"ranges: expects \[first, last\] with first <= last"),
     ],
 )
 def test_what_was_not_signed(change: dict[str, Any], topic: str, says: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -138,11 +138,43 @@ async def test_resend_after_the_receipt_timeout(broker: Broker, box: Box) -> Non
         assert centre.seqs[500:550] == list(range(451, 501))
         centre.receipt(451, 500)
         await eventually("an empty outbox", lambda: box.outbox.depth == 0)
+
+        async def again() -> None:
+            while True:
+                centre.receipt(1, 450)  # it says nothing of what is in the outbox
+                await asyncio.sleep(0.05)  # the pace of the replay: nothing is concluded from it
+
+        replaying = asyncio.create_task(again())
         box.put(1)  # this one has no receipt, and goes again and again
         await eventually("the alerts at the centre", lambda: centre.seqs.count(501) == 3)
         since = centre.seqs.index(501, centre.seqs.index(501) + 1)
         assert set(centre.seqs[since:]) == {501}
+        await eventually("the wait in its state", lambda: "unanswered" in up.uplink.state())
+        replaying.cancel()
+        centre.receipt(501, 501)
+        await eventually("an empty outbox", lambda: box.outbox.depth == 0)
+        assert "unanswered" not in up.uplink.state()
         await up.stop()
+
+
+async def test_a_broker_that_acknowledges_nothing(box: Box) -> None:
+    """What it takes and never acknowledges has waited, as has what it acknowledges and no receipt comes for."""
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with closing(writer), suppress(ConnectionResetError):
+            await reader.read(1000)
+            writer.write(b"\x20\x03\0\0\0")  # CONNACK
+            await reader.read(1000)
+            writer.write(b"\x90\x04\0\x01\0\x01")  # SUBACK
+            while await reader.read(1 << 16):
+                pass
+
+    box.put(5)
+    async with await asyncio.start_server(broker, "127.0.0.1", 0) as server:
+        url = f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        up = await Up(url, box, resend_after=0.2).connected()
+        await eventually("the wait in its state", lambda: "unanswered" in up.uplink.state())
+        await up.kill()
 
 
 @pytest.mark.peer
@@ -213,6 +245,7 @@ def test_a_forged_receipt_for_a_refused_batch_is_not_believed(tmp_path: Path, bo
         async with region(broker.url) as forger:
             up = await Up(broker.url, box).connected()
             await eventually("the log event", lambda: any(entry["event"] == "uplink_failed" for entry in logs))
+            assert [*up.uplink.state()["refused"]] == [UP]
             forger.receipt(0, 1 << 62, log_id=box.outbox.log_id)
             await eventually("refused receipts", lambda: box.counters.totals["receipts_refused"] == 1)
             box.put(1)  # the next receipt is settled after the forged one
@@ -221,6 +254,7 @@ def test_a_forged_receipt_for_a_refused_batch_is_not_believed(tmp_path: Path, bo
             assert broker.process is not None
             broker.process.send_signal(signal.SIGHUP)
             await eventually("the alerts at the centre", lambda: len(set(forger.seqs)) == 301)
+            assert "refused" not in up.uplink.state()
             forger.receipt(1, 301)
             await eventually("an empty outbox", lambda: box.outbox.depth == 0)
             await up.stop()
@@ -233,8 +267,8 @@ def test_a_forged_receipt_for_a_refused_batch_is_not_believed(tmp_path: Path, bo
 async def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) -> None:
     """With ``receipt_keys`` a receipt without signature, by another key, for another agent, changed after signing or
     replayed takes nothing off the outbox; the region's do, by each of its landings' keys."""
-    one, two, forger = (Ed25519PrivateKey.generate() for _ in range(3))
-    keys = tuple(key_text(key.public_key()) for key in (one, two))
+    vienna, graz, forger = (Ed25519PrivateKey.generate() for _ in range(3))
+    keys = tuple(key_text(key.public_key()) for key in (vienna, graz))
 
     with capture_logs() as logs:
         async with region(broker.url) as centre:
@@ -242,12 +276,12 @@ async def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) 
             up = await Up(broker.url, box, receipt_keys=keys).connected()
             await eventually("the alerts at the centre", lambda: len(centre.seqs) == 400)
             everything, number = [(0, 400)], box.outbox.log_id
-            changed = msgpack.unpackb(pack_receipt(number, [(1, 1)], DOWN, one))
+            changed = msgpack.unpackb(pack_receipt(number, [(1, 1)], DOWN, vienna))
             for payload in (
                 pack_receipt(number, everything),
                 pack_receipt(number, everything, DOWN, forger),
-                pack_receipt(number, everything, DOWN.replace("a1", "a2"), one),
-                pack_receipt("another", everything, DOWN, one),
+                pack_receipt(number, everything, DOWN.replace("a1", "a2"), vienna),
+                pack_receipt("another", everything, DOWN, vienna),
                 msgpack.packb({**changed, "ranges": everything}),
                 msgpack.packb({**changed, "signature": "x" * 64}),
                 bytes(100_000),
@@ -255,15 +289,15 @@ async def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) 
                 centre.send(payload)
             await eventually("refused receipts", lambda: len([e for e in logs if e["event"] == "receipt_invalid"]) == 7)
             assert box.outbox.depth == 400
-            first = pack_receipt(number, [(1, 100)], DOWN, one)
+            first = pack_receipt(number, [(1, 100)], DOWN, vienna)
             centre.send(first)
             await eventually("300 alerts in the outbox", lambda: box.outbox.depth == 300)
-            centre.send(pack_receipt(number, [(101, 150), (201, 250)], DOWN, two))
+            centre.send(pack_receipt(number, [(101, 150), (201, 250)], DOWN, graz))
             await eventually("200 alerts in the outbox", lambda: box.outbox.depth == 200)
             centre.send(first)  # replayed
             box.put(1)
             await eventually("the alerts at the centre", lambda: len(centre.seqs) == 401)
-            centre.send(pack_receipt(number, [(401, 401)], DOWN, two))
+            centre.send(pack_receipt(number, [(401, 401)], DOWN, graz))
             await eventually("200 alerts in the outbox", lambda: box.outbox.depth == 200)
             assert [seq for seq, _ in box.outbox.pending()] == [*range(151, 201), *range(251, 401)]
             await up.stop()

@@ -87,14 +87,14 @@ def plain(value: Any) -> Any:
 
 def changes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of a lookup as Debezium's changes of a table, by time."""
-    found = []
+    timed = []
     for row in rows:
         values = {key: value for key, value in row.items() if key not in ("since", "until")}
         since, until = row.get("since") or "1970-01-01T00:00:00", row.get("until")
-        found.append((since, 1, {"before": None, "after": {**values, VERSION: since}, "op": "c"}))
+        timed.append((since, 1, {"before": None, "after": {**values, VERSION: since}, "op": "c"}))
         if until is not None:
-            found.append((until, 0, {"before": {**values, VERSION: until}, "after": None, "op": "d"}))
-    return [change for _, _, change in sorted(found, key=lambda one: one[:2])]
+            timed.append((until, 0, {"before": {**values, VERSION: until}, "after": None, "op": "d"}))
+    return [change for _, _, change in sorted(timed, key=lambda one: one[:2])]
 
 
 def time_text(text: str) -> str:
@@ -163,12 +163,12 @@ class Flink:
         columns = [[one.getName(), str(one.getDataType())] for one in schema.getColumns()]
         rows, kinds = [], []
         try:
-            found = result._j_table_result.collect()
-            while found.hasNext():
-                row = found.next()
+            result_rows = result._j_table_result.collect()
+            while result_rows.hasNext():
+                row = result_rows.next()
                 kinds.append(row.getKind().shortString())
                 rows.append(plain(row))
-            found.close()
+            result_rows.close()
         except Exception as error:  # likewise
             return {"columns": columns, "dies": reason(error)}
         if any(kind.startswith("-") for kind in kinds):  # functions in Python append some as +U
@@ -178,14 +178,14 @@ class Flink:
 
     def evaluate(self, table: str, expressions: list[str]) -> list[dict[str, Any]]:
         """Of each expression ``type`` and ``values``, or ``refused``, or ``dies``; in few jobs, as each takes time."""
-        found: list[dict[str, Any]] = []
+        outcomes: list[dict[str, Any]] = []
         for sql in expressions:
             try:
                 schema = self._env.sql_query(f"SELECT {sql} AS e FROM {table}")._j_table.getResolvedSchema()
-                found.append({"type": str(schema.getColumns()[0].getDataType())})
+                outcomes.append({"type": str(schema.getColumns()[0].getDataType())})
             except Exception as error:  # of many classes, Java's among them
-                found.append({"refused": reason(error)})
-        planned = [index for index, one in enumerate(found) if "type" in one]
+                outcomes.append({"refused": reason(error)})
+        planned = [index for index, one in enumerate(outcomes) if "type" in one]
         runs = [planned[start : start + 40] for start in range(0, len(planned), 40)]
         while runs:
             run = runs.pop()
@@ -193,12 +193,12 @@ class Flink:
             answer = self.answer(f"SELECT {names} FROM {table}")
             if "rows" in answer:
                 for place, index in enumerate(run):
-                    found[index]["values"] = [row[place] for row in answer["rows"]]
+                    outcomes[index]["values"] = [row[place] for row in answer["rows"]]
             elif len(run) > 1:  # one of them fails: halves, until it is known which
                 runs += [run[: len(run) // 2], run[len(run) // 2 :]]
             else:
-                found[run[0]] |= {key: answer[key] for key in ("refused", "dies") if key in answer}
-        return found
+                outcomes[run[0]] |= {key: answer[key] for key in ("refused", "dies") if key in answer}
+        return outcomes
 
 
 def remaining(changes: list[list[Any]]) -> list[list[Any]]:
@@ -251,39 +251,39 @@ def main() -> int:
     parser.add_argument("verb", choices=("write", "check"))
     parser.add_argument("--again", action="store_true", help="write: run statements that have rows as well")
     parser.add_argument("files", type=Path, nargs="+")
-    given = parser.parse_args()
+    options = parser.parse_args()
     different = 0
     with tempfile.TemporaryDirectory() as folder:
         flink = Flink(Path(folder))
-        for number, file in enumerate(given.files):
+        for number, file in enumerate(options.files):
             vectors = json.loads(file.read_text("utf-8"))
             flink.begin(number, vectors, file.parent)
             wanted = [
                 statement
                 for statement in (*vectors.get("statements", ()), *vectors.get("expressions", ()))
-                if given.verb == "check" or given.again or not any(key in statement for key in ANSWERS)
+                if options.verb == "check" or options.again or not any(key in statement for key in ANSWERS)
             ]
             expressions = [one for one in wanted if any(one is other for other in vectors.get("expressions", ()))]
             evaluated = flink.evaluate(vectors["tables"][0]["name"], [one["sql"] for one in expressions])
             answers = {id(one): answer for one, answer in zip(expressions, evaluated, strict=True)}
             for statement in wanted:
-                known = {key: statement[key] for key in ANSWERS if key in statement}
+                stored = {key: statement[key] for key in ANSWERS if key in statement}
                 final = statement.get("ours") == "final"
                 answer = json.loads(json.dumps(answers.get(id(statement)) or flink.answer(statement["sql"])))
-                if given.verb == "write":
+                if options.verb == "write":
                     for key in ANSWERS:
                         statement.pop(key, None)
                     statement.update(answer)
-                    if not known or json.dumps(known) != json.dumps(answer):
+                    if not stored or json.dumps(stored) != json.dumps(answer):
                         shown = next(
                             f"{key}: {answer[key]}" for key in ("refused", "dies", "rows", "values") if key in answer
                         )
                         print(f"{file.name}: {statement['sql']:.100}: {shown:.200}", flush=True)
                         file.write_text(written(vectors), "utf-8")
-                elif comparable(known, final=final) != comparable(answer, final=final):
+                elif comparable(stored, final=final) != comparable(answer, final=final):
                     different += 1
-                    print(f"{file.name}: {statement['sql']}\n  kept:  {known}\n  Flink: {answer}", flush=True)
-            if given.verb == "write":
+                    print(f"{file.name}: {statement['sql']}\n  kept:  {stored}\n  Flink: {answer}", flush=True)
+            if options.verb == "write":
                 file.write_text(written(vectors), "utf-8")
     return 1 if different else 0
 

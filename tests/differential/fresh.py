@@ -21,27 +21,28 @@ from typing import Any
 from tests.differential import test_sql
 from tests.differential.flink import remaining, written
 from tests.differential.generate import Generator
-from vedette.stream.functions import numbers
+from vedette.stream.values import numbers
 
 FLINK = Path(__file__).with_name("flink.py")
 
 
-def replayed(given: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def replayed(case: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Of each statement and expression its text, an outcome ("same", "refused", "differs", "accepted") and details."""
-    for one in given.get("statements", ()):
-        yield one["sql"], *outcome(given, one, one["sql"])
-    for one in given.get("expressions", ()):
-        sql = f"SELECT {one['sql']} AS e FROM {given['tables'][0]['name']}"
+    for one in case.get("statements", ()):
+        yield one["sql"], *outcome(case, one, one["sql"])
+    for one in case.get("expressions", ()):
+        sql = f"SELECT {one['sql']} AS e FROM {case['tables'][0]['name']}"
         columns = {} if "type" not in one else {"columns": [["e", one["type"]]]}
         rows = {} if "values" not in one else {"rows": [[value] for value in one["values"]]}
-        yield one["sql"], *outcome(given, {**one, **columns, **rows}, sql)
+        yield one["sql"], *outcome(case, {**one, **columns, **rows}, sql)
 
 
-def outcome(given: dict[str, Any], one: dict[str, Any], sql: str) -> tuple[str, str]:
+def outcome(case: dict[str, Any], one: dict[str, Any], sql: str) -> tuple[str, str]:
     final = one.get("ours") == "final" and "rows" in one
     flink_refuses = "refused" in one or (one.get("updates") and not final)
     try:
-        columns, rows, failed = test_sql.rows_of(given, sql)
+        with test_sql.opened(case) as vectors:
+            columns, rows, failed = test_sql.rows_of(vectors, sql)
     except test_sql.Refused as error:
         if flink_refuses:
             return "same", "refused by both"
@@ -80,19 +81,19 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=6, help="files in a round: one of each stream")
     parser.add_argument("--keep", type=Path, help="a folder for the files")
     parser.add_argument("--replay", type=Path, nargs="+", help="files that Flink has filled in, in place of new ones")
-    given = parser.parse_args()
+    options = parser.parse_args()
     totals = Totals()
-    if given.replay:
-        totals.add(given.replay)
-    deadline, seed = time.monotonic() + given.minutes * 60, given.seed
-    while not given.replay and time.monotonic() < deadline:
+    if options.replay:
+        totals.add(options.replay)
+    deadline, seed = time.monotonic() + options.minutes * 60, options.seed
+    while not options.replay and time.monotonic() < deadline:
         with tempfile.TemporaryDirectory() as folder:
             files = []
-            for _ in range(given.files):
-                files.append((given.keep or Path(folder)) / f"fresh-{seed}.json")
+            for _ in range(options.files):
+                files.append((options.keep or Path(folder)) / f"fresh-{seed}.json")
                 files[-1].write_text(written(Generator(seed).vectors()), "utf-8")
                 seed += 1
-            done = subprocess.run([given.flink, FLINK, "write", *files], check=False, capture_output=True, text=True)
+            done = subprocess.run([options.flink, FLINK, "write", *files], check=False, capture_output=True, text=True)
             if done.returncode:
                 sys.stderr.write(done.stderr[-3000:])
                 return 2
@@ -109,12 +110,12 @@ class Totals:
 
     def add(self, files: list[Path]) -> None:
         for file in files:
-            for sql, found, details in replayed(json.loads(file.read_text("utf-8"))):
-                self._found[found] += 1
-                if found == "refused":
+            for sql, outcome, details in replayed(json.loads(file.read_text("utf-8"))):
+                self._found[outcome] += 1
+                if outcome == "refused":
                     self._refused[details] += 1
-                elif found != "same":
-                    print(f"{found} {file.stem}: {sql}\n    {details}", flush=True)
+                elif outcome != "same":
+                    print(f"{outcome} {file.stem}: {sql}\n    {details}", flush=True)
         print(f"-- {files[-1].stem}: {dict(self._found)}", flush=True)
 
     def shown(self) -> int:

@@ -143,12 +143,12 @@ class Generator:
                 return f"TABLE({name}(TABLE {table}, DESCRIPTOR(ts), {words}))"
 
     def _aggregates(self, most: int = 4) -> str:
-        found = []
+        aggregates = []
         for place in range(self._random.randint(1, most)):
             call = self._one(AGGREGATES)
             only = f" FILTER (WHERE {self._condition()})" if self._chance(0.2) else ""
-            found.append(f"{call}{only} AS a{place}")
-        return ", ".join(found)
+            aggregates.append(f"{call}{only} AS a{place}")
+        return ", ".join(aggregates)
 
     def _having(self) -> str:
         tests = ["COUNT(*) > 1", "SUM(n) > 3", "AVG(d) IS NOT NULL", "MAX(n) - MIN(n) >= 2", "COUNT(DISTINCT kind) < 3"]
@@ -317,8 +317,8 @@ class Generator:
         by = self._one(["PARTITION BY host ", "", "PARTITION BY host, kind ", "PARTITION BY o "])
         calls = ["COUNT(*)", "COUNT(n)", "SUM(n)", "AVG(d)", "MIN(n)", "MAX(x)", "FIRST_VALUE(n)", "LAST_VALUE(d)"]
         calls += ["COUNT(DISTINCT n)", "SUM(x)", "STDDEV_POP(d)", "LISTAGG(kind)", "SUM(DISTINCT n)", "AVG(x)"]
-        found = ", ".join(f"{self._one(calls)} OVER w AS a{i}" for i in range(self._random.randint(1, 3)))
-        return f"SELECT ts, host, n, {found} FROM e{self._where()} WINDOW w AS ({by}ORDER BY ts {frame})"
+        columns = ", ".join(f"{self._one(calls)} OVER w AS a{i}" for i in range(self._random.randint(1, 3)))
+        return f"SELECT ts, host, n, {columns} FROM e{self._where()} WINDOW w AS ({by}ORDER BY ts {frame})"
 
     def _top(self) -> str:
         if self._chance(0.4):

@@ -20,8 +20,8 @@ def cases(name: str) -> list[dict[str, Any]]:
     path = SHARED / "data" / name
     if not path.exists():
         pytest.skip(f"{path} is not there")
-    found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
-    return found
+    rows: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
+    return rows
 
 
 def oracle() -> ModuleType:

@@ -11,15 +11,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deep import examples
 from vedette.engine.match import Engine
 from vedette.plan.grid import aligned
 from vedette.rules import build
-from vedette.runtime.evaluation import evaluate
-from vedette.runtime.scan import chunk_of
-from vedette.runtime.timeline import Correlated, Stated, Timeline
+from vedette.runtime.offline.evaluation import evaluate
+from vedette.runtime.offline.scan import chunk_of
+from vedette.runtime.offline.timeline import Correlated, Stated, Timeline
 
 START = 1_790_000_003
 SPAN, GAP = 60, 7
@@ -99,7 +100,7 @@ readings = st.lists(st.tuples(st.integers(0, 200), st.sampled_from("ab"), st.int
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("kind", MEASURES)
 @given(drawn=readings, condition=st.sampled_from([("gte", 3), ("gt", 6), ("lt", 5), ("neq", 2)]))
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@examples(40)
 def test_the_same_windows(window: str, kind: str, drawn: Any, condition: tuple[str, int]) -> None:
     """Whatever the measure and comparison; once a window, also where it is decided at the event that completes it."""
     events = [{"t": START + time, "kind": "reading", "g": g, "v": v} for time, g, v in drawn]

@@ -21,13 +21,13 @@ from tests.deep import examples
 from tests.differential.material import oracle
 from vedette.api import compile_rules
 from vedette.engine.match import Engine
-from vedette.runtime.evaluation import evaluate
-from vedette.runtime.scan import chunk_of
-from vedette.runtime.timeline import Correlated, Timeline
+from vedette.runtime.offline.evaluation import evaluate
+from vedette.runtime.offline.scan import chunk_of
+from vedette.runtime.offline.timeline import Correlated, Timeline
 
 BASE = 1_790_000_000
 NAMES = ("aa", "bb", "cc")
-EXAMPLES = examples(60)
+EXAMPLES = examples(40)
 
 Event = dict[str, Any]
 
@@ -85,11 +85,11 @@ def judged_here(text: str, events: Sequence[Event]) -> list[Correlated]:
     return list(timeline.correlate())
 
 
-def fired(found: Sequence[Correlated], *, forward: bool) -> list[tuple[str, int]]:
+def fired(correlated: Sequence[Correlated], *, forward: bool) -> list[tuple[str, int]]:
     """Group and second at which the window ends, or begins for one that looks forward."""
     return sorted(
         (one.group.get("g", ""), (one.firing.first_time if forward else one.firing.event.time) // 1_000_000 - BASE)
-        for one in found
+        for one in correlated
     )
 
 

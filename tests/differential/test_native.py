@@ -18,14 +18,13 @@ import pytest
 
 from tests import reference
 from tests.differential.material import SHARED, cases
+from tests.engine.by_kernel import ROUNDS, counts, needs_kernel
 from tests.engine.structures import POOLS, Draw
-from tests.engine.test_native import ROUNDS, counts
 from tests.engine.test_property import readable, rule
 from tests.lookup.tables import reference_lookups
 from vedette.api import compile_rules
 from vedette.decode.aliases import ALIASES
 from vedette.decode.decoder import record
-from vedette.engine import kernel
 from vedette.engine.cache import Cache
 from vedette.engine.match import Engine
 from vedette.model.event import Chunk
@@ -33,7 +32,7 @@ from vedette.plan import plan as plans
 from vedette.plan.ir import Op
 from vedette.plan.plan import Plan
 
-pytestmark = pytest.mark.skipif(kernel.LOADED is None, reason=f"the native kernel is {kernel.why_not}")
+pytestmark = needs_kernel
 
 PAIRS = int(os.environ.get("VEDETTE_PAIRS", "40000"))
 STEP = 1 if "VEDETTE_PAIRS" in os.environ else 4
@@ -63,7 +62,7 @@ def all_rules() -> Plan:
     return compile_rules(folder)
 
 
-def found(engine: Engine, events: list[bytes]) -> list[list[int]]:
+def rules_by_event(engine: Engine, events: list[bytes]) -> list[list[int]]:
     """By event the rules that match."""
     matched: list[list[int]] = [[] for _ in events]
     for first in range(0, len(events), EVENTS):
@@ -87,15 +86,15 @@ def test_all_rules_on_real_events(route: bool) -> None:
     plan, events = all_rules(), real_events()[::STEP]
     on = Engine(plan, route=route, cache=Cache(0))
     off = Engine(plan, on.databases(), route=route, kernel=False, cache=Cache(0))
-    expected = found(off, events)
+    expected = rules_by_event(off, events)
     assert sum(map(len, expected)) > (20 if route else 10_000) / STEP
     for _ in range(2):
-        assert not differing(found(on, events), expected, events)
+        assert not differing(rules_by_event(on, events), expected, events)
     read, rest, _, _, panics = counts(on)
     assert rest < read / 2
     assert panics == 0
     changed = list(changed_events(Random(1), 1000 if STEP > 1 else 2000))
-    assert not differing(found(on, changed), found(off, changed), changed)
+    assert not differing(rules_by_event(on, changed), rules_by_event(off, changed), changed)
 
 
 @pytest.mark.long
@@ -103,8 +102,8 @@ def test_all_rules_on_real_events_by_the_reference() -> None:
     """A sample of these: as the naive evaluator says."""
     plan, events = all_rules(), Random(7).sample(real_events(), 12)
     on = Engine(plan, route=False, cache=Cache(0))
-    found(on, real_events()[:2000])
-    for event, matched in zip(events, found(on, events), strict=True):
+    rules_by_event(on, real_events()[:2000])
+    for event, matched in zip(events, rules_by_event(on, events), strict=True):
         assert matched == reference.matches(plan, record(event, "json"))
 
 
@@ -126,7 +125,7 @@ def agree(seed: int) -> int:
     off = Engine(plan, on.databases(), route=False, kernel=False, cache=Cache(0))
     expected = [reference.matches(plan, record(event, "json")) for event in events]
     for engine in (off, on, on):
-        wrong = differing(found(engine, events), expected, events)
+        wrong = differing(rules_by_event(engine, events), expected, events)
         assert not wrong, (seed, [[plan.predicates, plan.rules[i].expr] for i in wrong[0][0]], wrong[0][1])
     assert not on.kernel_wrong
     return len(events) * len(plan.rules)
@@ -185,8 +184,8 @@ def test_cases_of_other_engines() -> None:
         events = [orjson.dumps(event) if isinstance(event, dict) else event.encode() for event in given]
         events = [event for event in events if event and b"\n" not in event]
         on, off = Engine(plan, route=False, cache=Cache(0)), Engine(plan, route=False, kernel=False, cache=Cache(0))
-        expected = found(off, events)
+        expected = rules_by_event(off, events)
         for _ in range(ROUNDS):
-            assert found(on, events) == expected, text
+            assert rules_by_event(on, events) == expected, text
         asked += sum(map(bool, expected))
     assert asked > 80

@@ -12,35 +12,36 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.differences import differences
 from tests.differential.flink import remaining
-from tests.lookup.tables import made
+from tests.lookup.tables import lookup_of
 from vedette.decode.decoder import from_mapping
 from vedette.lookup.table import Lookup
 from vedette.plan.plan import Plan
 from vedette.plan.query import Row, Type
 from vedette.rules import build
-from vedette.stream.functions import dates, numbers
 from vedette.stream.reader import Event
 from vedette.stream.statements import Statements
+from vedette.stream.values import dates, numbers
 from vedette.udf.host import Host
 
 FOLDER = Path(__file__).parent / "sql"
 FILES = sorted(FOLDER.glob("*.json"))
 
 
-def declarations(given: dict[str, Any], sql: str) -> str:
+def declarations(case: dict[str, Any], sql: str) -> str:
     """The tables and views of a file, in our words for where they come from, and the functions that ``sql`` names."""
     text = ""
-    for table in given["tables"]:
+    for table in case["tables"]:
         if "keys" in table:
             options = f"'connector' = 'vedette', 'lookup' = '{table['name']}'"
             text += f"CREATE TABLE {table['name']} ({table['columns']}) WITH ({options});\n"
@@ -49,28 +50,28 @@ def declarations(given: dict[str, Any], sql: str) -> str:
         mark = f", WATERMARK FOR {first} AS {table['watermark']}" if table.get("watermark") else ""
         options = f"'connector' = 'vedette', 'input' = '{table['name']}'"
         text += f"CREATE TABLE {table['name']} ({table['columns']}{mark}) WITH ({options});\n"
-    asked = (one for one in given.get("before", ()) if "PYTHON" not in one or one.split()[3] in sql)
+    asked = (one for one in case.get("before", ()) if "PYTHON" not in one or one.split()[3] in sql)
     return text + "".join(f"{one};\n" for one in asked)
 
 
 LOOKUP_TYPES = {"STRING": "text", "INT": "int", "BIGINT": "int", "DOUBLE": "float", "BOOLEAN": "bool"}
 
 
-def lookups_of(given: dict[str, Any], folder: Path) -> dict[str, Lookup]:
+def lookups_of(case: dict[str, Any], folder: Path) -> dict[str, Lookup]:
     """The lookups of a file, built as ``vedette lookup build`` builds them; of several keys the first is the index."""
     found = {}
-    for table in given["tables"]:
+    for table in case["tables"]:
         if "keys" not in table:
             continue
-        columns = [one.split() for one in table["columns"].split(", ")]
+        columns = [column.split() for column in table["columns"].split(", ")]
         types = {name: LOOKUP_TYPES[kind] for name, kind in columns}
         keys = " ".join(f"{key}:{'text' if types[key] == 'text' else 'number'}" for key in table["keys"].split()[:1])
         rows = [tuple(row.get(name) for name in types) for row in table["events"]]
         if valid := any("since" in row or "until" in row for row in table["events"]):
             types |= {"since": "time", "until": "time"}
-            times = ([row.get(one) for one in ("since", "until")] for row in table["events"])
-            rows = [(*row, *(one and stamp(one) for one in two)) for row, two in zip(rows, times, strict=True)]
-        found[table["name"]] = made(
+            times = ([row.get(name) for name in ("since", "until")] for row in table["events"])
+            rows = [(*row, *(time and stamp(time) for time in pair)) for row, pair in zip(rows, times, strict=True)]
+        found[table["name"]] = lookup_of(
             folder / f"{table['name']}.vlookup", " ".join(map(":".join, types.items())), keys, rows,
             valid=("since", "until") if valid else None, duplicates="refuse" if " " not in table["keys"] else "keep",
         )  # fmt: skip
@@ -136,20 +137,30 @@ class Refused(Exception):
     pass
 
 
-def rows_of(given: dict[str, Any], sql: str, host: Host | None = None) -> Found:
-    """Columns and rows of a statement over the events of a file, and how many rows failed. Raises Refused. ``host``:
-    for functions in Python."""
-    with TemporaryDirectory() as folder, ExitStack() as opened:
-        lookups = lookups_of(given, Path(folder))
-        for one in lookups.values():
-            opened.enter_context(one)
-        return _rows_of(given, sql, host, lookups)
+class Vectors(NamedTuple):
+    """A file, and what its statements share."""
+
+    case: dict[str, Any]
+    lookups: dict[str, Lookup]
+    host: Host | None
+    """For functions in Python."""
 
 
-def _rows_of(given: dict[str, Any], sql: str, host: Host | None, lookups: dict[str, Lookup]) -> Found:
+@contextmanager
+def opened(case: dict[str, Any], host: Host | None = None) -> Iterator[Vectors]:
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        lookups = lookups_of(case, Path(folder))
+        for lookup in lookups.values():
+            stack.enter_context(lookup)
+        yield Vectors(case, lookups, host)
+
+
+def rows_of(vectors: Vectors, sql: str) -> Found:
+    """Columns and rows of a statement over the events of a file, and how many rows failed. Raises Refused."""
+    case, lookups, host = vectors
     rules = build.empty(functions=host)
     rules.lookups = dict(lookups)
-    rules.front_ends[".sql"].add(declarations(given, sql) + sql + ";\n", str(FOLDER / "vectors.sql"))
+    rules.front_ends[".sql"].add(declarations(case, sql) + sql + ";\n", str(FOLDER / "vectors.sql"))
     if rules.refused:
         raise Refused(rules.refused[0].reason)
     plan = build.from_rules(rules)
@@ -160,7 +171,7 @@ def _rows_of(given: dict[str, Any], sql: str, host: Host | None, lookups: dict[s
     wanted = [rule.id for rule in plan.rules if running.wants(rule.id)]
     found: list[Row] = []
     offset = 0
-    for table in given["tables"]:
+    for table in case["tables"]:
         for event in () if "keys" in table else table["events"]:
             offset += 1
             one = Event(from_mapping(event), offset, input=table["name"], host=lambda: None, time=lambda: 0)
@@ -175,12 +186,12 @@ def _rows_of(given: dict[str, Any], sql: str, host: Host | None, lookups: dict[s
     return columns, [row[: 1 + len(columns)] for row in found], counted["failed"]
 
 
-def answers(given: dict[str, Any], one: dict[str, Any], sql: str, host: Host | None) -> Found | None:
+def answers(vectors: Vectors, one: dict[str, Any], sql: str) -> Found | None:
     """As ``rows_of``, None where it is right that there are none."""
     meant = one.get("ours")
     said = meant if isinstance(meant, str) else "refused" if "refused" in one or one.get("updates") else ""
     try:
-        found = rows_of(given, sql, host)
+        found = rows_of(vectors, sql)
     except Refused as error:
         if not said.startswith("refused") and ("dies" not in one or meant):
             pytest.fail(f"refused, {error}")
@@ -199,18 +210,28 @@ def test_flinks_answers(file: Path) -> None:
     """Types and rows of each statement of a file, type and value of each expression."""
     # Over 3 s: in some files: hundreds of statements, and functions in processes of their own.
     given = json.loads(file.read_text("utf-8"))
-    with closing(Host()) as started, differences() as case:
-        host = started if "modules" in given else None
+    with closing(Host()) as host, opened(given, host if "modules" in given else None) as vectors, differences() as case:
         for one in given.get("statements", ()):
             with case(one["sql"]):
-                a_statement_gives_flinks_rows(given, one, host)
-        for one in given.get("expressions", ()):
-            with case(one["sql"]):
-                an_expression_has_flinks_value(given, one, host)
+                a_statement_gives_flinks_rows(vectors, one)
+        every = given.get("expressions", ())
+        plainly = [one for one in every if not one.keys() & DIFFERS]
+        for batch in (plainly[start : start + TOGETHER] for start in range(0, len(plainly), TOGETHER)):
+            together = values_together(vectors, batch)
+            for at, one in enumerate(batch):
+                with case(one["sql"]):
+                    if together is None:
+                        an_expression_has_flinks_value(vectors, one)
+                    else:
+                        they_are_flinks(one, *together[at])
+        for one in every:
+            if one.keys() & DIFFERS:
+                with case(one["sql"]):
+                    an_expression_has_flinks_value(vectors, one)
 
 
-def a_statement_gives_flinks_rows(given: dict[str, Any], one: dict[str, Any], host: Host | None) -> None:
-    found = answers(given, one, one["sql"], host)
+def a_statement_gives_flinks_rows(vectors: Vectors, one: dict[str, Any]) -> None:
+    found = answers(vectors, one, one["sql"])
     if found is None:
         return
     columns, rows, failed = found
@@ -228,15 +249,36 @@ def a_statement_gives_flinks_rows(given: dict[str, Any], one: dict[str, Any], ho
     assert not left, f"missing: {left[:5]}"
 
 
-def an_expression_has_flinks_value(given: dict[str, Any], one: dict[str, Any], host: Host | None) -> None:
+DIFFERS = {"ours", "refused", "dies"}
+"""Of an entry that is not plainly the same here and there."""
+TOGETHER = 40
+"""Expressions of one statement, where Flink answers each and we do not differ."""
+
+
+def values_together(vectors: Vectors, batch: list[dict[str, Any]]) -> list[tuple[Type, list[Any]]] | None:
+    """Type and values of each; None when one is refused or fails, which each by itself then shows."""
+    columns = ", ".join(f"{one['sql']} AS e{number}" for number, one in enumerate(batch))
+    try:
+        found, rows, failed = rows_of(vectors, f"SELECT {columns} FROM {vectors.case['tables'][0]['name']}")
+    except (Refused, AssertionError):
+        return None
+    return None if failed else [(of, [row[at] for row in rows]) for at, (_, of) in enumerate(found, 1)]
+
+
+def an_expression_has_flinks_value(vectors: Vectors, one: dict[str, Any]) -> None:
     """For each event."""
-    found = answers(given, one, f"SELECT {one['sql']} AS e FROM {given['tables'][0]['name']}", host)
+    found = answers(vectors, one, f"SELECT {one['sql']} AS e FROM {vectors.case['tables'][0]['name']}")
     if found is None:
         return
     ((_, of),), rows, failed = found
     assert failed == 0
+    they_are_flinks(one, of, [row[1] for row in rows])
+
+
+def they_are_flinks(one: dict[str, Any], of: Type, values: list[Any]) -> None:
+    """The type of an expression, and its value for each event."""
     assert str(of) == type_text(one["type"])
-    ours = [plain(row[1], of) for row in rows]
+    ours = [plain(value, of) for value in values]
     wanted = one.get("ours", one["values"])
     if of.name == "FLOAT":  # Java 17 writes more digits than it takes
         wanted = [value and numbers.single(value) for value in wanted]

@@ -145,7 +145,7 @@ def ours(plan: Plan, events: list[dict[str, Any]]) -> set[int]:
     return found
 
 
-@examples(70)
+@examples(45)
 @given(st.data())
 def test_random_rules_on_random_events(data: st.DataObject) -> None:
     """Whatever pySigma can turn into SQL matches the same events here."""
@@ -159,7 +159,7 @@ def test_random_rules_on_random_events(data: st.DataObject) -> None:
     assert ours(plan, events) == judge.match(text, events)
 
 
-@examples(50)
+@examples(35)
 @given(st.lists(plain, min_size=1, max_size=3), st.lists(event(), min_size=1, max_size=6))
 def test_keywords(words: list[str], events: list[dict[str, Any]]) -> None:
     """Plain keywords are found in the same events."""
@@ -170,7 +170,7 @@ def test_keywords(words: list[str], events: list[dict[str, Any]]) -> None:
     assert ours(compile_rules(text=text), events) == judge.match(text, events)
 
 
-@examples(50)
+@examples(35)
 @given(plain, st.lists(st.fixed_dictionaries({}, optional={"a": st.one_of(plain, st.none()), "b": plain}), min_size=1))
 def test_null_and_absent(value: str, events: list[dict[str, Any]]) -> None:
     """Null is null or absent; a comparison with what is not there does not hold."""

@@ -24,13 +24,15 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
+from bench.send import Sent, tcp
 from tests.broker import own_port
 from tests.e2e.tuned import tuned
 from tests.waits import DEADLINE, until
 from tests.warm import Done, Warm
+from vedette.model.event import Flag
 from vedette.rawlog import read
-from vedette.runtime.control import ask
-from vedette.runtime.reported import STATE
+from vedette.runtime.agent.control import ask
+from vedette.runtime.pipeline.lives import STATE
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "rules" / "sigma"
@@ -65,16 +67,23 @@ def say(capsys: pytest.CaptureFixture[str], text: str) -> None:
         sys.stdout.write(f"\n{text}\n")
 
 
-def vedette(*arguments: object, stdin: bytes = b"", code: int | None = 0) -> subprocess.CompletedProcess[str]:
-    """A ``vedette`` command run to its end; ``code`` is the exit code that it must have."""
+def run_to_its_end(*arguments: object, stdin: bytes = b"", code: int | None = 0) -> Done:
+    """A ``vedette`` command; ``code`` is the exit code that it must have."""
     command = [*VEDETTE, *map(str, arguments)]
-    warm = None if stdin else WARM.run(command[len(VEDETTE) :])
-    if warm is None:
-        done = subprocess.run(command, input=stdin, capture_output=True, timeout=DEADLINE, check=False)
-        warm = Done(done.returncode, done.stdout, done.stderr)
-    out, err = warm.out.decode(), warm.err.decode()
-    assert code is None or warm.code == code, f"{command} ended with {warm.code}:\n{out}{err}"
-    return subprocess.CompletedProcess(command, warm.code, out, err)
+    done = None if stdin else WARM.run(command[len(VEDETTE) :])
+    if done is None:
+        cold = subprocess.run(command, input=stdin, capture_output=True, timeout=DEADLINE, check=False)
+        done = Done(cold.returncode, cold.stdout, cold.stderr)
+    if code is not None and done.code != code:
+        said = (done.out + done.err).decode("utf-8", "replace")
+        raise AssertionError(f"{command} ended with {done.code}:\n{said}")
+    return done
+
+
+def vedette(*arguments: object, stdin: bytes = b"", code: int | None = 0) -> subprocess.CompletedProcess[str]:
+    """The same, with what it wrote as text."""
+    done = run_to_its_end(*arguments, stdin=stdin, code=code)
+    return subprocess.CompletedProcess(arguments, done.code, done.out.decode(), done.err.decode())
 
 
 class Process:
@@ -108,11 +117,11 @@ class Process:
 
     def said(self, event: str, *, all: bool = False) -> list[dict[str, Any]]:
         """The log lines with the name ``event``."""
-        found = []
+        records = []
         for line in self.text(all=all).splitlines():
             if line.startswith("{") and line.endswith("}") and (entry := json.loads(line)).get("event") == event:
-                found.append(entry)
-        return found
+                records.append(entry)
+        return records
 
     def running(self) -> bool:
         return self.process is not None and self.process.poll() is None
@@ -221,8 +230,8 @@ class Agent(Process):
         return self.ready()
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = ask(self.data / "control.sock", "status", seconds=DEADLINE)
-        return found
+        answer: dict[str, Any] = ask(self.data / "control.sock", "status", seconds=DEADLINE)
+        return answer
 
     def input(self, name: str = "in") -> dict[str, Any]:
         """The counters of an input; zeros when it has none yet."""
@@ -250,10 +259,10 @@ class Agent(Process):
             return status if done and (stored is None or counts["stored"] >= stored) else None
 
         try:
-            found: dict[str, Any] = until("the agent to settle", check)
+            settled_status: dict[str, Any] = until("the agent to settle", check)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{json.dumps(self.status())}\n{self.text()[-4000:]}") from None
-        return found
+        return settled_status
 
     # --- what it left on disk
 
@@ -263,13 +272,13 @@ class Agent(Process):
 
     def stored_all(self, since: int = 0) -> dict[str, list[Stored]]:
         """The same of all inputs, in one reading."""
-        found: dict[str, list[Stored]] = {}
+        by_input: dict[str, list[Stored]] = {}
         for frame in read.frames(self.data / "raw", since, on_gap=_no_gap):
-            data, events = frame.chunk.data, found.setdefault(frame.chunk.input, [])
+            data, events = frame.chunk.data, by_input.setdefault(frame.chunk.input, [])
             for start, end in frame.chunk.spans():
                 if frame.offset + start >= since:
                     events.append(Stored(frame.offset + start, data[start:end]))
-        return found
+        return by_input
 
     def alerts(self, landing: Path | None = None) -> list[dict[str, Any]]:
         """The alerts in a landing, each once: deduped as the region does, by agent and alert id."""
@@ -302,11 +311,11 @@ def landed(landing: Path, table: str = "alerts") -> list[dict[str, Any]]:
 
 def deduped(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Alerts once each; two of one id must be the same alert."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    by_id: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
-        first = found.setdefault((row["agent_id"], row["alert_id"]), row)
+        first = by_id.setdefault((row["agent_id"], row["alert_id"]), row)
         assert (first["rule_id"], first["raw_ref"], first["raw"]) == (row["rule_id"], row["raw_ref"], row["raw"])
-    return list(found.values())
+    return list(by_id.values())
 
 
 def by_line(alerts: Iterable[dict[str, Any]], stored: Iterable[Stored]) -> Counter[tuple[str, int]]:
@@ -351,6 +360,23 @@ def not_back(before: dict[str, Any], after: dict[str, Any], *but: str) -> None:
         assert after["correlation_state"][name] >= state[name], name
     lower = {one: n for one, n in before["totals"].items() if one not in but and after["totals"].get(one, 0) < n}
     assert not lower, (lower, after["totals"])
+
+
+def marked(raw: Path) -> Counter[bytes]:
+    """The events in a raw log that are marked as come again."""
+    events: Counter[bytes] = Counter()
+    for frame in read.frames(raw):
+        chunk = frame.chunk
+        events.update(chunk.data[a:b] for a, b in chunk.spans() if chunk.flags(a) & Flag.DUP)
+    return events
+
+
+def hand_over(port: int, lines: bytes, rate: float) -> Sent:
+    """Lines over TCP, ``rate`` a second, to an agent that may die meanwhile; how far they came."""
+    try:
+        return tcp(("127.0.0.1", port), lines, rate=rate)
+    except OSError as error:
+        return Sent(complete=False, cut=str(error))
 
 
 def split(data: bytes, parts: int) -> list[bytes]:

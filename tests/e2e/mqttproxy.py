@@ -44,8 +44,8 @@ class Relay:
     def cut(self) -> None:
         """End every connection, without a word of MQTT."""
         with self._lock:
-            found, self._sockets = self._sockets, []
-        for one in found:
+            sockets, self._sockets = self._sockets, []
+        for one in sockets:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
@@ -87,12 +87,12 @@ class Relay:
 
 def packets(source: socket.socket) -> Iterator[bytes]:
     """The control packets that come from a socket (MQTT 5, 2.1: type, remaining length of 1 to 4 bytes, the rest)."""
-    kept = bytearray()
+    buffer = bytearray()
     while data := source.recv(1 << 16):
-        kept += data
-        while (size := _size(kept)) and len(kept) >= size:
-            yield bytes(kept[:size])
-            del kept[:size]
+        buffer += data
+        while (size := _size(buffer)) and len(buffer) >= size:
+            yield bytes(buffer[:size])
+            del buffer[:size]
 
 
 def _size(data: bytearray) -> int:

@@ -74,22 +74,22 @@ def built(folder: Path, author: Author, version: int) -> Path:
 
 
 class Small(Agent):
-    """An agent with 600 MB that is given the bundle in ``given``."""
+    """An agent with 600 MB that is given the bundle in ``bundle_file``."""
 
     program = AGENT
 
     def __init__(self, folder: Path, author: Author) -> None:
-        self.given = folder / "given.vbundle"
+        self.bundle_file = folder / "given.vbundle"
         super().__init__(folder, rules=None)
         self.configure(
             f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{self.port}"\n'
-            f'[bundles]\nfile = "{self.given}"\ntrusted_keys = ["{author.public}"]\n'
+            f'[bundles]\nfile = "{self.bundle_file}"\ntrusted_keys = ["{author.public}"]\n'
         )
 
     def lives(self, data: bytes | None = None) -> tuple[str, str]:
         """One life of it, with ``data`` as the bundle that it is given: what runs, and what it says of the last one."""
         if data is not None:
-            self.given.write_bytes(data)
+            self.bundle_file.write_bytes(data)
         self.up()
         found = self.status()
         assert self.stop() == 0
@@ -108,7 +108,7 @@ def test_a_bomb_at_each_start(tmp_path: Path, author: Author) -> None:
     for name in ("entries", "overlapping", "too large"):
         bundle, error = agent.lives(BOMBS[name]())
         assert bundle == "rules-1"
-        assert str(agent.given) in error
+        assert str(agent.bundle_file) in error
     bundle, error = agent.lives(seal(BOMBS["entries"](), author.key))
     assert bundle == "rules-1"
     assert "entries" in error
@@ -124,8 +124,8 @@ def test_what_killed_a_start_is_not_tried_for_ever(tmp_path: Path, author: Autho
     assert not trying.exists()
 
     deadly = (
-        "import os, signal\nfrom vedette.runtime import rules\nvalidate = rules.validate\n"
-        "rules.validate = lambda b, *a: os.kill(os.getpid(), signal.SIGKILL) if b.version == 2 else validate(b, *a)\n"
+        "import os, signal\nfrom vedette.runtime.rulesets import bundled\nvalidate = bundled.validate\n"
+        "bundled.validate = lambda b, *a: os.kill(os.getpid(), signal.SIGKILL) if b.version == 2 else validate(b, *a)\n"
     )
     for deaths in range(1, LIMIT):
         agent.program = [*AGENT[:2], deadly + AGENT[2]]

@@ -6,8 +6,6 @@ doubled; what was stored before stays readable, and what a file input had read i
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +15,9 @@ import pytest
 
 from bench.send import tcp
 from tests.broker import Broker, running
-from tests.e2e.agent import VEDETTE, Agent, Process, few, landed, up, vedette
+from tests.e2e.agent import Agent, few, landed, up, vedette
+from tests.e2e.test_landing import Landing
 from tests.waits import until
-from vedette.rawlog.machine import bind
 from vedette.rawlog.segment import segments
 
 pytestmark = pytest.mark.peer
@@ -49,21 +47,7 @@ level: low
 LINE = "<86>Nov 21 02:41:14 web9 sshd[7]: Failed password for root from 203.0.113.{} port 22 ssh2\n"
 
 
-class Landing(Process):
-    def __init__(self, folder: Path, broker: Broker) -> None:
-        self.folder = folder
-        arguments = (
-            "region",
-            "land",
-            "--broker",
-            broker.url,
-            "--landing",
-            folder,
-            "--seconds",
-            "0.2",
-        )
-        super().__init__(folder.with_name("landing.log"), *arguments)
-
+class Addresses(Landing):
     def raws(self) -> list[str]:
         """The address in each alert, deduped by alert id as the region does."""
         rows = {row["alert_id"]: row["raw"] for row in landed(self.folder)}
@@ -75,7 +59,7 @@ class Site:
 
     def __init__(self, folder: Path, broker: Broker) -> None:
         self.folder, self.broker = folder, broker
-        self.landing = Landing(folder / "landing", broker)
+        self.landing = Addresses(folder / "landing", broker)
         self.tailed = folder / "tailed.log"
         self.tailed.write_text("")
         self.more = ""
@@ -200,87 +184,3 @@ def test_a_copy_of_a_host_that_was_killed(site: Site) -> None:
         (own,) = [row for row in status["rulesets"] if row["name"] == "own"]
         assert own["process"]["inputs"]["in"]["lost"] == {}
     assert site.landing.raws() == all_of_them
-
-
-def suspected(agent: Agent) -> bool:
-    return "another machine" in agent.status()["uplink"].get("reason", "")
-
-
-@pytest.mark.long
-def test_both_hosts_run_at_once(site: Site) -> None:
-    """They take the session from each other, and both say that they may; the landing's log names the agent, and its
-    heartbeats have a note; alerts of both land."""
-    first = site.host("first")
-    with alone(first):
-        send(first, 1)
-        first.settled(1)
-        assert first.stop() == 0
-    second = site.copy(first, "second")
-    with up(first, second):
-        send(first, 11)
-        send(second, 21)
-        until("alerts of both", lambda: site.landing.raws() == ["1", "11", "21"])
-        until("the landing to notice", lambda: "agent_twice" in site.landing.text())
-        until("a note", lambda: [row for row in landed(site.landing.folder, "status") if '"notes"' in row["payload"]])
-        until("a suspicion of both", lambda: suspected(first) and suspected(second))  # Mosquitto 2.0.11 gives no reason
-    assert "agent=edge-1" in site.landing.text()
-
-
-class Elsewhere(Agent):
-    """An agent in a mount namespace of its own, in which files of the host are others: another machine."""
-
-    def start(self) -> None:
-        folder = self.folder / "machine"
-        folder.mkdir(exist_ok=True)
-        (folder / "machine-id").write_text("f" * 32 + "\n")
-        (folder / "boot-id").write_text("ffffffff-0000-4000-8000-000000000000\n")
-        binds = ((folder / "machine-id", "/etc/machine-id"), (folder / "boot-id", "/proc/sys/kernel/random/boot_id"))
-        mounts = "".join(f"mount --bind {source} {target} && " for source, target in binds)
-        self.program = ("unshare", "-m", "sh", "-c", f'{mounts}exec "$@"', "sh", *VEDETTE)
-        super().start()
-
-
-@pytest.mark.long
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
-def test_a_disk_in_another_machine(site: Site) -> None:
-    """The very same files, another machine-id after another boot: the events that waited are evaluated once, under
-    their ids, and a new log begins; restarts of that machine change nothing more."""
-    probe = ("unshare", "-m", "mount", "--bind", "/etc/machine-id", "/etc/machine-id")
-    if subprocess.run(probe, check=False, capture_output=True).returncode:
-        pytest.skip("nothing can be mounted here")
-    first = site.host("first")
-    with alone(first):
-        send(first, 1, 2)
-        first.settled(2)
-        before = segments(first.data / "raw")[-1].log_id
-        first.kill()
-    moved = Elsewhere(first.folder, rules=first.rules, port=first.port)
-    moved.config.write_text(first.config.read_text())
-    moved.configure(SETTINGS.format(port=first.port, url=site.broker.url, tailed=site.tailed))
-    with alone(moved):
-        (noticed,) = moved.said("copy_noticed")
-        assert noticed["reason"] == "the machine is another, by its machine-id"
-        send(moved, 3)
-        moved.settled(3)
-        assert moved.stop() == 0
-    with alone(moved):
-        assert not moved.said("copy_noticed")
-    assert site.landing.raws() == ["1", "2", "3"]
-    assert [part.log_id == before for part in segments(first.data / "raw")] == [True, False]
-
-
-@pytest.mark.long
-def test_a_record_by_hand(tmp_path: Path) -> None:
-    """Who puts a snapshot back in its place empties the record: a new log begins; a copy that is bound does not."""
-    agent = Agent(tmp_path / "a", rules=few(tmp_path / "rules"))
-    with alone(agent):
-        assert agent.stop() == 0
-    (agent.data / "raw" / "machine").write_bytes(b"")
-    with alone(agent):
-        assert agent.said("copy_noticed")[0]["reason"] == "the record of its machine cannot be read"
-        assert agent.stop() == 0
-    other = Agent(tmp_path / "b", rules=agent.rules)
-    shutil.copytree(agent.data, other.data)
-    bind(other.data / "raw")
-    with alone(other):
-        assert not other.said("copy_noticed")

@@ -1,4 +1,4 @@
-"""Correlations and suppression in the real agent: over kills, a change of rules, and out of order."""
+"""Correlations in the real agent: over kills, a change of rules, and beside forged lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 from tests.e2e.agent import KILLS, Agent, chance, reborn, vedette
 from tests.waits import until
-from vedette.cli.status_page import status_lines
 
 RULES = """
 title: Failed login
@@ -187,39 +186,6 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_alerts_of_a_correlation(tmp_path: Path) -> None:
-    """Its alert names group, count and the events behind it; rules that are only referred to make none of their own;
-    events out of order count, and one far behind is counted as a jump; silence lets windows end."""
-    door = Door(tmp_path, '[state]\nmax_lateness = "2s"\n')
-    agent = door.agent.up()
-    try:
-        door.add(line(10, "fail", "a", 1), line(12, "fail", "A", 1), line(11, "fail", "a", 1), line(13, "open", "a"))
-        door.add(line(5, "fail", "a", 2))
-        door.settled()
-        until("the alerts", lambda: door.fired() == [("Many failed logins", 2), ("Opened after failures", 4)])
-        found = [row for row in agent.alerts() if row["rule_title"] == "Opened after failures"]
-        door.add(line(60, "fail", "b", 1), line(61, "fail", "b", 2))
-        until("the windows to end in silence", lambda: ("Different doors", 7) in door.fired())
-        status = agent.status()
-    finally:
-        agent.kill()
-    (alert,) = found
-    offsets = [event.offset for event in agent.stored()]
-    assert alert["rule_title"] == "Opened after failures"
-    assert dict(alert["group_by"]) == {"src": "a"}
-    assert alert["count"] == 2
-    assert alert["raw_ref"]["offset"] == offsets[3]
-    assert [c["raw_ref"]["offset"] for c in alert["contributing"]] == [offsets[1], offsets[3]]
-    assert alert["contributing"][0]["rule_id"].endswith("01")
-    titles = {row["rule_title"] for row in agent.alerts()}
-    assert titles == {"Opened", "Many failed logins", "Opened after failures", "Different doors"}
-    memory = status["correlation_state"]
-    assert memory["jumps"] == 1
-    assert "1 time jumps, 0 matches in no group" in "\n".join(status_lines(status))
-    assert {one["title"]: one["fired"] for one in memory["correlations"]}["Many failed logins"] == 1
-
-
-@pytest.mark.long
 def test_a_forged_line(tmp_path: Path) -> None:
     """One line far ahead, within what is clamped, or far behind, under a host's name: the host's failed logins that
     follow are correlated all the same, over a kill too; the line's alert is flagged, and the status counts it."""
@@ -265,30 +231,3 @@ def test_a_change_of_rules(tmp_path: Path) -> None:
     finally:
         agent.kill()
     assert [one[-2:] for one in changed] == ["03"]
-
-
-@pytest.mark.long
-def test_suppression(tmp_path: Path) -> None:
-    """The first alert of an entity leaves at once; further ones leave as one record when the window closes."""
-    more = '[[suppress]]\nby = ["src"]\nfor = "10m"\n'
-    door = Door(tmp_path, more)
-    agent = door.agent.up()
-    try:
-        door.add(*(line(second, "open", "a") for second in range(0, 100, 10)), line(5, "open", "b"))
-        door.settled()
-        agent.kill()
-        agent.up()
-        door.add(line(650, "open", "a"), line(2000, "open", "c"))
-        found = until("the fold", lambda: [row for row in agent.alerts() if row["kind"] == "fold"])
-        door.settled()
-    finally:
-        agent.kill()
-    rows = agent.alerts()
-    sent = [(json.loads(row["raw"])["src"], row["count"]) for row in rows if row["kind"] == "detection"]
-    assert sorted(sent) == [("a", 1), ("a", 1), ("b", 1), ("c", 1)]
-    (fold,) = found
-    first = min(rows, key=lambda row: row["event_time"])
-    assert fold["count"] == 9
-    assert (fold["parent_id"], fold["rule_id"]) == (first["alert_id"], first["rule_id"])
-    assert dict(fold["group_by"]) == {"src": "a"}
-    assert (fold["last_time"] - fold["first_time"]).total_seconds() == 80

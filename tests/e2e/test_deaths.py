@@ -21,8 +21,8 @@ from tests.e2e.test_rules import rule
 from tests.e2e.test_rulesets import THRICE
 from tests.e2e.test_watchdog import INTERVAL, Supervisor
 from tests.waits import pauses, until
-from vedette.runtime.deaths import AFTER
-from vedette.runtime.strict.blackbox import BlackBox, Stage
+from vedette.runtime.agent.deaths import AFTER
+from vedette.runtime.pipeline.blackbox import BlackBox, Stage
 
 pytestmark = pytest.mark.peer
 
@@ -43,7 +43,7 @@ DEADLY = """
 import os, signal, sys
 from vedette.cli.main import main
 from vedette.engine.match import Engine
-from vedette.runtime.alerts import AlertBuilder
+from vedette.runtime.alerts.alerts import AlertBuilder
 from vedette.state.correlate import Correlator
 from vedette.state.state import State
 from vedette.stream.operators.windowed import Windowed

@@ -18,7 +18,7 @@ from tests.e2e.test_deaths import GATE, lines
 from tests.e2e.test_rules import mark, rule
 from tests.e2e.test_strict import configured, evaluated, running
 from tests.waits import pauses, until
-from vedette.runtime.deaths import AFTER_BESIDE
+from vedette.runtime.agent.deaths import AFTER_BESIDE
 from vedette.runtime.strict.supervisor import CONDEMNED_AFTER
 
 pytestmark = pytest.mark.peer
@@ -92,22 +92,18 @@ def lives(agent: Agent, used: str) -> tuple[dict[str, Any], int]:
     raise AssertionError(f"nothing is in quarantine after {deaths} deaths:\n{agent.text()[-4000:]}")
 
 
-KINDS = [
-    pytest.param("sink", "send", "os.abort()", id="send"),
-    *(
-        pytest.param(kind, where, how, id=f"{kind}-{where}", marks=pytest.mark.long)
-        for kind, where, how in (
-            ("input", "run", "os.abort()"),
-            ("input", "constructor", "os.kill(os.getpid(), signal.SIGKILL)"),
-            ("input", "import", "os._exit(3)"),
-            ("sink", "constructor", "os._exit(3)"),
-            ("sink", "import", "os.abort()"),
-        )
-    ),
-]
-
-
-@pytest.mark.parametrize(("kind", "where", "how"), KINDS)
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "where", "how"),
+    [
+        ("sink", "send", "os.abort()"),
+        ("input", "run", "os.abort()"),
+        ("input", "constructor", "os.kill(os.getpid(), signal.SIGKILL)"),
+        ("input", "import", "os._exit(3)"),
+        ("sink", "constructor", "os._exit(3)"),
+        ("sink", "import", "os.abort()"),
+    ],
+)
 def test_a_plugin_that_kills_its_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, where: str, how: str
 ) -> None:

@@ -11,14 +11,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import paho.mqtt.publish
 import pytest
+from paho.mqtt.client import MQTTv5
 
 from bench import traffic
 from bench.send import tcp
 from tests.broker import Broker, running
 from tests.e2e.agent import Agent, assert_as_scanned, few, not_back, say
 from tests.e2e.faults import Ext4, Faults, tmpfs
-from tests.e2e.test_bad_input import publish
 from tests.waits import until
 from vedette.store.store import Store
 
@@ -39,6 +40,10 @@ logsource = {{ product = "linux" }}
 {more}
 """
 ATTACK = b"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for root from 203.0.113.9 port 22 ssh2"
+
+
+def publish(broker: Broker, topic: str, payload: bytes) -> None:
+    paho.mqtt.publish.single(topic, payload, qos=1, hostname="127.0.0.1", port=broker.port, protocol=MQTTv5)
 
 
 def configured(folder: Path, data: Path, more: str = "", **constants: object) -> Agent:
@@ -247,14 +252,14 @@ def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path: Path, broker: Br
     agent.up()
     try:
         until("the subscription", lambda: agent.alive() and "plant/#" in broker.log())
-        publish(broker, ("plant/1", b'{"n": 0}'))
+        publish(broker, "plant/1", b'{"n": 0}')
         agent.settled(1, "mqtt")
         agent.settled()
         (segment,) = (agent.data / "raw").glob("*.seg")
         size = segment.stat().st_size
         faults.set(f"sync {errno.EIO} /raw/", f"sync {errno.EIO} .seg")
         for number in range(1, 6):
-            publish(broker, ("plant/1", b'{"n": %d}' % number))
+            publish(broker, "plant/1", b'{"n": %d}' % number)
         with (agent.folder / "tailed").open("ab") as file:
             file.write(ATTACK + b"\n")
         degraded(agent)

@@ -14,7 +14,6 @@ import pytest
 from tests.e2e.agent import KILLS, chance, up, vedette
 from tests.e2e.test_fleet import FLEET, Centre, Host
 from tests.e2e.test_lookups import OTHER, RULE, Region, in_use, version
-from tests.waits import until
 from vedette.fleet.documents import Target
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.announce import retained
@@ -155,15 +154,29 @@ def test_what_is_refused(centre: Centre, host: Host) -> None:
 
 
 def test_killed_at_random(centre: Centre, host: Host) -> None:
-    """Wherever the agent is killed while lookups of some megabytes come and go, it ends with what is desired."""
-    tables, rng = Tables(centre), chance()
-    made = [tables.users(*(f"user{number:06d}-{step}" for number in range(40_000))) for step in range(3)]
-    for step in range(KILLS):
-        tables.publish_table(made[step % 3])
-        time.sleep(rng.uniform(0, 2))
-        host.kill()
-        host.start()
+    """Wherever the agent is killed while bundle, overlay and a lookup of some megabytes change, it ends with what is
+    desired, and never ran anything that was not."""
+    tables, rng, levels = Tables(centre), chance(), ("info", "debug")
+    versions = [tables.users(*(f"user{number:06d}-{step}" for number in range(40_000))) for step in range(3)]
+    for step in range(1, KILLS + 1):
+        text = f'[log]\nlevel = "{levels[step % 2]}"\n[agent]\nmax_memory = "{700 + step}MiB"\n'
+        bundle, overlay = centre.bundle(1 + step % 2), centre.overlay(f"o{step}", text)
+        tables.publish_table(versions[step % 3], bundle=bundle, config=overlay)
+        for _ in range(2):
+            time.sleep(rng.uniform(0, 2))
+            host.kill()
+            host.start()
     host.ready()
-    host.wait("the last", has(host, made[(KILLS - 1) % 3]))
-    host.wait("the proof", lambda actual: actual["lookups"]["users"]["sha256"] == wanted(centre).sha256)
-    until("no problem", lambda: not host.actual()["problems"])
+    host.wait("the last lookup", has(host, versions[KILLS % 3]))
+    host.wait(
+        "what is desired",
+        lambda actual: (
+            actual["desired_serial"] == KILLS
+            and actual["bundles"]["default"]["version"] == 1 + KILLS % 2
+            and actual["lookups"]["users"]["sha256"] == wanted(centre).sha256
+            and actual["config"]["confirmed"]
+            and actual["config"]["overlay"]
+            and not actual["problems"]
+        ),
+    )
+    assert {"overlay_undone", "overlay_refused", "bundle_refused"}.isdisjoint(host.recorded())

@@ -217,7 +217,7 @@ def back(centre: Operators, host: Asked, name: str = "") -> Path:
     return out
 
 
-def taken(centre: Operators, file: Path, code: int = 0) -> str:
+def imported(centre: Operators, file: Path, code: int = 0) -> str:
     ca = centre.analyst / "region-ca.pem"
     done = vedette("fleet", "import", "--answers", file, "--trust", centre.trust, "--requests", centre.requests,
                    "--ca-file", ca, code=code)  # fmt: skip
@@ -260,7 +260,7 @@ def test_questions_travel_by_file(asked: tuple[Operators, Asked]) -> None:
             if info.filename.startswith(f"replies/{ask}"):
                 data = data[:-1] + bytes([data[-1] ^ 1])
             changed.writestr(info.filename, data)
-    refused = taken(centre, centre.folder / "changed.zip", code=1)
+    refused = imported(centre, centre.folder / "changed.zip", code=1)
     assert f"request {ask}: refused: " in refused
     assert [row["refused"] for row in centre.record if row["event"] == "reply_refused"]
     assert "no answer" in centre.offline("vera", "fetch", ask, code=1).stderr
@@ -272,7 +272,7 @@ def test_questions_travel_by_file(asked: tuple[Operators, Asked]) -> None:
     assert len(rows) == 10
     assert "event 000019 [redacted]" in rows[9]
 
-    assert f"request {ask}: 1 new parts" in taken(centre, answers)
+    assert f"request {ask}: 1 new parts" in imported(centre, answers)
     shown = centre.offline("vera", "fetch", ask).stdout
     assert "vienna-1  done" in shown
     assert "python" in shown
@@ -289,7 +289,7 @@ def test_refusals_and_what_waits_travel_too(asked: tuple[Operators, Asked]) -> N
     signed(centre)
     denied = offline(centre, "otto", "do", "reload", "--agent", "vienna-1")
     assert f"request {denied}: refused: not allowed" in trip(centre, host, "first", code=1)[1]
-    taken(centre, back(centre, host))
+    imported(centre, back(centre, host))
     assert "refused: not allowed" in centre.offline("otto", "fetch", denied, code=1).stderr
 
     host.kill()
@@ -298,7 +298,7 @@ def test_refusals_and_what_waits_travel_too(asked: tuple[Operators, Asked]) -> N
     host.start()
     host.ready()
     finished(host, 1)
-    assert f"request {asked_all}: 1 new parts" in taken(centre, back(centre, host, "2"))
+    assert f"request {asked_all}: 1 new parts" in imported(centre, back(centre, host, "2"))
     assert "no agent whose answers" in centre.offline("vera", "ask", "disk", "--group", "site = graz", code=2).stderr
 
     with zipfile.ZipFile(file) as source, zipfile.ZipFile(centre.folder / "forged.zip", "w") as forged:
@@ -328,7 +328,7 @@ def test_cancelled_by_file(asked: tuple[Operators, Asked]) -> None:
     until("both", lambda: sum(row["event"] == "request_cancelled" for row in host.record) == 2)
     done = vedette("fleet", "import", old, "-c", host.config, code=1).stderr
     assert f"request {later}: refused: cancelled" in done
-    taken(centre, back(centre, host))
+    imported(centre, back(centre, host))
     assert (
         "vienna-1: refused: cancelled: "
         in centre.offline("ann", "fetch", later, "--evidence", centre.evidence, code=1).stderr

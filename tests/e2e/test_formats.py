@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.agent import Agent, vedette
 from tests.waits import until
 from vedette.region.steer import vitals
-from vedette.runtime.heartbeat import heartbeat
+from vedette.runtime.agent.heartbeat import heartbeat
 
 FORMAT = """name = "gate"
 starts = "GATE"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.agent import KILLS, Agent, chance, reborn, vedette
 from tests.e2e.test_correlation import Door, line
-from tests.e2e.test_statements import TABLE, given
+from tests.e2e.test_statements import TABLE, alerts_of
 from tests.waits import until
 
 ALLOW = "[functions]\nallow = true\n"
@@ -143,8 +143,8 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
         end = door.file.read_bytes().count(b"\n")
         door.add(line(second + 3600, "other", "x"), line(second + 7200, "other", "y"))  # every window comes to its end
         every = scanned(door, end)
-        until("the end", lambda: door.settled()["alerts"]["made"] >= every.total() and not every - given(door))
-        found, status = given(door), door.agent.status()
+        until("the end", lambda: door.settled()["alerts"]["made"] >= every.total() and not every - alerts_of(door))
+        found, status = alerts_of(door), door.agent.status()
     finally:
         door.agent.kill()
     assert killed
@@ -166,11 +166,11 @@ def test_hostile_functions(tmp_path: Path) -> None:
     try:
         door.add(*(line(second, "fail", f"10.0.0.{second}", second % 4) for second in range(40)))
         door.settled()
-        until("all friendly ones", lambda: sum(title == "Friendly" for title, _ in given(door)) == 40)
+        until("all friendly ones", lambda: sum(title == "Friendly" for title, _ in alerts_of(door)) == 40)
         status = agent.status()
         door.add(line(50, "fail", "10.0.0.50"))
         door.settled()
-        until("the one after", lambda: sum(title == "Friendly" for title, _ in given(door)) == 41)
+        until("the one after", lambda: sum(title == "Friendly" for title, _ in alerts_of(door)) == 41)
         left = children(agent)
         assert agent.stop() == 0
     finally:
@@ -195,12 +195,12 @@ def test_not_allowed(tmp_path: Path) -> None:
     try:
         door.add(line(0, "fail", "a"))
         door.settled()
-        until("the plain one", lambda: given(door))
+        until("the plain one", lambda: alerts_of(door))
         status = agent.status()
         assert not children(agent)
     finally:
         agent.kill()
-    assert {title for title, _ in given(door)} == {"Plain"}
+    assert {title for title, _ in alerts_of(door)} == {"Plain"}
     assert any("functions in Python are not allowed here" in reason for reason in status["rules"]["dead"])
 
 

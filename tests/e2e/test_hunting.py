@@ -108,7 +108,7 @@ def hosts(centre: Operators, tmp_path: Path) -> Iterator[tuple[Hunted, Unwilling
         yield vienna, graz
 
 
-def found(output: str) -> dict[str, dict[str, Any]]:
+def by_agent(output: str) -> dict[str, dict[str, Any]]:
     return {row["agent_id"]: row for row in map(json.loads, output.splitlines())}
 
 
@@ -134,7 +134,7 @@ def test_hunt_and_evidence(centre: Operators, hosts: tuple[Hunted, Unwilling], t
     assert expected["Planted Often"] == EVENTS // 997 + 1
 
     done = centre.fleet("ann", "hunt", rule, "--group", "all", "--json", "--first", 5, code=1)
-    rows = found(done.stdout)
+    rows = by_agent(done.stdout)
     assert rows, done.stderr
     assert {name: row["state"] for name, row in rows.items()} == {"vienna-1": "done", "graz-1": "refused"}
     assert rules(rows["vienna-1"]) == expected
@@ -186,5 +186,5 @@ def test_interrupted(centre: Operators, hosts: tuple[Hunted, Unwilling], tmp_pat
 
 
 def _whole(centre: Operators, number: str) -> dict[str, dict[str, Any]] | None:
-    rows = found(centre.fleet("ann", "fetch", number, "--json", wait="5s", code=None).stdout)
+    rows = by_agent(centre.fleet("ann", "fetch", number, "--json", wait="5s", code=None).stdout)
     return rows if all(row["whole"] for row in rows.values()) else None

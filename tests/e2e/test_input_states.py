@@ -4,19 +4,14 @@ another from its work, and each works once its reason is gone."""
 from __future__ import annotations
 
 import json
-import os
 import socket
-import sys
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.broker import Broker, own_port
-from tests.e2e.agent import ROOT, Agent, few, landed, vedette
-from tests.inputs.test_condition import reached
-from tests.inputs.test_journalaccess import NOBODY
+from tests.e2e.agent import Agent, few, landed, vedette
 from tests.waits import DEADLINE, until
 
 pytestmark = pytest.mark.peer
@@ -111,47 +106,3 @@ def test_inputs_that_do_not_work(tmp_path: Path) -> None:
         agent.kill()
         broker.kill()
     assert vedette("status", "-c", agent.config, code=1).stdout.startswith("NOT OK: no agent runs: ")
-
-
-@pytest.fixture
-def public() -> Iterator[Path]:
-    with reached() as folder:
-        yield folder
-
-
-@pytest.mark.long
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
-def test_an_agent_that_may_not_read(public: Path) -> None:
-    """As another user: a file and a journal that are closed to it are failing, and what it may read is read; the file
-    works once it is opened."""
-    needed = [Path(sys.prefix), Path(sys.base_prefix), ROOT]
-    if not all(os.stat(part).st_mode & 1 for folder in needed for part in (folder, *folder.parents)):
-        pytest.skip("other users do not reach this folder, or this Python")
-    agent = Agent(public / "a", rules=few(public / "rules"))
-    closed, journal = public / "closed.log", public / "journal"
-    closed.write_text("a line\n")
-    closed.chmod(0)
-    (public / "open.log").write_text("a line\n")
-    journal.mkdir(mode=0o700)
-    agent.configure(
-        f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{public}/*.log"]\n'
-        f'[[input]]\nname = "journal"\ntype = "journal"\ndirectory = "{journal}"\n'
-    )
-    os.chown(agent.folder, NOBODY, NOBODY)
-    agent.program = (
-        sys.executable, "-c",
-        f"import os, sys; os.setgroups([]); os.setresgid(*[{NOBODY}] * 3); os.setresuid(*[{NOBODY}] * 3); "
-        "os.execv(sys.executable, [sys.executable, '-m', 'vedette', *sys.argv[1:]])",
-    )  # fmt: skip
-    try:
-        agent.up()
-        until("both to fail", lambda: [row["state"] for row in agent.status()["input_states"]] == ["failing"] * 2)
-        reasons = [row["reason"] for row in agent.status()["input_states"]]
-        assert reasons[0] == f"{closed}: Permission denied"
-        assert reasons[1].startswith(("there is no journalctl", f"{journal} is not readable for uid {NOBODY}"))
-        until("the open file's line", lambda: agent.input("file")["stored"] == 1)
-        closed.chmod(0o644)
-        until("the other line", lambda: agent.input("file")["stored"] == 2)
-        until("the file to work", lambda: agent.status()["input_states"][0]["state"] == "works")
-    finally:
-        agent.kill()

@@ -12,7 +12,7 @@ from tests.broker import own_port
 from tests.e2e.agent import Agent, assert_as_scanned, say
 from tests.e2e.test_account import scrape
 from tests.waits import until
-from vedette.runtime.stored import RECENT_BYTES
+from vedette.runtime.pipeline.stored import RECENT_BYTES
 
 pytestmark = [pytest.mark.peer, pytest.mark.long]
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tests.e2e.agent import (
     by_line,
     chance,
     few,
+    hand_over,
     landed,
     reborn,
     say,
@@ -93,7 +93,7 @@ def test_nothing_is_lost_between_puback_and_landing(tmp_path: Path, capsys: pyte
 
             for part in parts:
                 before = agent.input()["stored"]
-                work = sender.submit(_send, agent.port, part)
+                work = sender.submit(hand_over, agent.port, part, part.count(b"\n"))
                 agent.midway(work, before + rng.randrange(part.count(b"\n")))
                 victim = rng.choice((landing, agent, broker))
                 victim.kill()
@@ -137,7 +137,7 @@ def test_three_landings_and_a_broker_that_forgets(tmp_path: Path, capsys: pytest
             agent.start()
             agent.ready()
             for turn, part in enumerate(parts):
-                work = sender.submit(_send, agent.port, part)
+                work = sender.submit(hand_over, agent.port, part, part.count(b"\n"))
                 time.sleep(rng.uniform(0.2, 0.8))
                 if turn == 0:
                     landings[0].kill()  # for good: its session at the broker goes on being given its share
@@ -166,12 +166,6 @@ def test_three_landings_and_a_broker_that_forgets(tmp_path: Path, capsys: pytest
     table = _counted(folder, tmp_path / "tables")
     assert len({(row["agent_id"], row["alert_id"]) for row in table}) == len(table) == found
     assert by_line(table, agent.stored()) == scan(agent.folder / "stored.log")
-
-
-def _send(port: int, data: bytes) -> None:
-    """Lines over a second; how far they came is seen in the raw log."""
-    with suppress(OSError):
-        tcp(("127.0.0.1", port), data, rate=data.count(b"\n"))
 
 
 def _held(agent: Agent) -> int:

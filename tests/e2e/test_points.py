@@ -13,26 +13,37 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec import structs
 
 from bench import traffic
 from bench.send import Sent, mqtt
 from tests import reference
 from tests.broker import Broker, running
-from tests.e2e.agent import KILLS, Agent, Stored, chance, few, landed, reborn, say, split, vedette
+from tests.e2e.agent import (
+    KILLS,
+    Agent,
+    Stored,
+    chance,
+    few,
+    hand_over,
+    landed,
+    marked,
+    reborn,
+    say,
+    split,
+    vedette,
+)
 from tests.e2e.faults import Faults
 from tests.e2e.mqttproxy import TO_BROKER, TO_CLIENT, Relay
 from tests.e2e.points import INSTALL, RANDOM, ROTATION, STORING, SWITCH, Call, at_call, fell
 from tests.e2e.test_landing import Landing
-from tests.e2e.test_mqtt import _marked
 from tests.e2e.test_rules import rule
-from tests.e2e.test_tcp import _send
 from tests.waits import until
 from vedette.bundle.manifest import MANIFEST
 from vedette.bundle.trust import inspect
@@ -111,7 +122,7 @@ class Matrix:
         """Round ``i`` of the three streams."""
         sender: Callable[..., Sent] = partial(mqtt, ("127.0.0.1", self.broker.port), topic="plant/press/log")
         return [
-            pool.submit(_send, self.agent.port, self.tcp[i], LINES),
+            pool.submit(hand_over, self.agent.port, self.tcp[i], LINES),
             pool.submit(self._write, self.file[i]),
             pool.submit(sender, self.mqtt[i], rate=LINES),
         ]
@@ -149,7 +160,7 @@ class Matrix:
         assert Counter(event.raw for event in stored["file"]) == _lines(self.file)
         again = Counter(event.raw for event in stored["mqtt"]) - _lines(self.mqtt)
         assert not _lines(self.mqtt) - Counter(event.raw for event in stored["mqtt"])
-        assert again <= _marked(agent.data / "raw")
+        assert again <= marked(agent.data / "raw")
         _beginnings([event.raw for event in stored["tcp"]], self.tcp)
         expected = naive(rules, [event for events in stored.values() for event in events])
         alerts = agent.alerts(self.landing.folder)
@@ -318,7 +329,7 @@ def test_rules_of_bundles(tmp_path: Path, faults: Faults, capsys: pytest.Capture
         def change() -> None:
             nonlocal version
             version += 1
-            manifest = replace(template.manifest, version=version)
+            manifest = structs.replace(template.manifest, version=version)
             data = sign(archive({**template.parts, MANIFEST: manifest.to_bytes()}), signer, "f1", "stable")
             asyncio.run(publish(MqttSettings(url=broker.url), data, fleet="f1"))
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.peer
 
 RAISES = """
 import sys
-from vedette.runtime import alerts, events
+from vedette.runtime.alerts import alerts, events
 from vedette.cli.main import main
 from vedette.engine.prefilter import Prefilter
 from vedette.decode.decoder import Record
@@ -134,7 +134,7 @@ def test_an_event_that_raises(agent: Agent, stage: str, alerts: str | None) -> N
     flags = {flag for alert in found if "poison" in alert["raw"] for flag in alert["flags"]}
     assert flags == ({"partial"} if alerts == "partial" else set())
     assert sorted(alert["seq"] for alert in deduped_seqs(agent)) == list(range(1, len(found) + 1))
-    rows = kept(agent)
+    rows = quarantined(agent)
     if stage != "envelope":  # no event is to blame for that
         assert {row["raw"].rpartition(" ")[2].strip() for row in rows} == {"poison"}
         assert {row["reason"] for row in rows} == {"RecursionError: made to raise by a test"}
@@ -148,7 +148,7 @@ def deduped_seqs(agent: Agent) -> list[dict[str, Any]]:
     return list({row["seq"]: row for row in landed(agent.landing)}.values())
 
 
-def kept(agent: Agent) -> list[dict[str, Any]]:
+def quarantined(agent: Agent) -> list[dict[str, Any]]:
     file = agent.data / "quarantine" / "events.ndjson"
     return [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
 
@@ -173,7 +173,7 @@ def test_a_correlation_that_raises(agent: Agent, stage: str) -> None:
     (told,) = listed
     assert (told["title"], told["kind"], told["events"]) == ("Fragile", "correlation", 10)
     assert agent.said("rule_quarantined")[0]["title"] == "Fragile"
-    shown = vedette("status", "-c", agent.config).stdout
+    shown = vedette("status", "-c", agent.config, code=1).stdout
     assert "quarantined: Fragile (6a1f0000-0000-4000-8000-000000000003)" in shown
     until("it to be committed", lambda: agent.settled())
     tcp(("127.0.0.1", agent.port), line("last", "h-last") * 3)

@@ -95,7 +95,7 @@ class Pushed:
         found: list[str] = self.agent.status()["correlation_state"]["started_empty"]
         return found
 
-    def given(self) -> Counter[tuple[str, str]]:
+    def titled_alerts(self) -> Counter[tuple[str, str]]:
         """Title and fields of each alert."""
         rows = vedette("alerts", "-c", self.agent.config, "--json", "-n", 10_000).stdout.splitlines()
         return titled(map(json.loads, rows))
@@ -133,9 +133,9 @@ def test_an_update_and_a_rollback(pushed: Pushed) -> None:
         pushed.add(*(line(11, "fail", "a", door) for door in range(4)))
         pushed.settled()
     pushed.add(line(7200, "other", "b"))
-    until("the rows", lambda: pushed.given().total() >= NUMBER)
+    until("the rows", lambda: pushed.titled_alerts().total() >= NUMBER)
     pushed.settled()
-    given = pushed.given()
+    given = pushed.titled_alerts()
     found = {title: json.loads(fields)["fails"] for title, fields in given}
     assert given.total() == len(found) == NUMBER
     assert found == {f"Statement {number}": "4" if number == CHANGED else "9" for number in range(NUMBER)}
@@ -156,11 +156,11 @@ def test_one_that_fails(pushed: Pushed) -> None:
     rules.write_text(written(others))
     scanned = vedette("scan", "--rules", rules, "--product", "door", "--format", "json", pushed.file).stdout
     expected = titled(map(json.loads, scanned.splitlines()))
-    until("the rows", lambda: pushed.given().total() >= expected.total())
+    until("the rows", lambda: pushed.titled_alerts().total() >= expected.total())
     pushed.settled()
     assert (told["rule_id"], told["title"]) == (identity(CHANGED), f"Statement {CHANGED}")
     assert "a regular expression took longer" in told["reason"]
-    assert pushed.given() == expected
+    assert pushed.titled_alerts() == expected
     assert {title for title, _ in expected} == {f"Statement {number}" for number in others}
 
 
@@ -217,8 +217,8 @@ def test_a_function_that_changes(pushed: Pushed) -> None:
         pushed.settled()
     pushed.add(line(7200, "other", "x"), line(7300, "other", "x"))
     pushed.settled()
-    until("the end of the hour", lambda: len(pushed.given()) == 2)
-    rows = {title: json.loads(fields) for title, fields in pushed.given()}
+    until("the end of the hour", lambda: len(pushed.titled_alerts()) == 2)
+    rows = {title: json.loads(fields) for title, fields in pushed.titled_alerts()}
     status = pushed.agent.status()["statement_state"]
     assert rows["twice"] == {"src": "a", "fails": "9", "doors": "18"}
     assert rows["scaled"] == {"src": "a", "fails": "4", "doors": "40"}

@@ -206,20 +206,3 @@ def test_another_uplink(it: Reloading, tmp_path: Path) -> None:
         it.configure(it.tcp("in", agent.port))
         assert agent.settled(2)["alerts"]["receipted"] == 2
     assert len(agent.alerts()) == 2
-
-
-@pytest.mark.long
-def test_replaced_rules_give_their_memory_back(it: Reloading) -> None:
-    """After each change of the rules there is one result cache, as before: the one of the active ruleset."""
-    assert it.agent.process is not None
-    maps = Path(f"/proc/{it.agent.process.pid}/maps")
-
-    def caches() -> int:
-        return sum("rw-s" in row and "/dev/zero" in row for row in maps.read_text().splitlines())
-
-    assert caches() == 1
-    for number in range(2, 5):
-        (it.rules / f"{number}.yml").write_text(RULE.format(title=f"Number {number}", number=number, word="marker"))
-        it.reload()
-        until("the rules", lambda n=number: it.agent.status()["rules"]["running"] == n)
-        until("the memory", lambda: caches() == 1)

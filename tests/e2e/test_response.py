@@ -19,8 +19,8 @@ from tests.response.hosts import HOST, PEER, PEER6, Hosts, hosts, listening
 from tests.waits import until
 from vedette.delivery.envelope import decode_row
 from vedette.fleet.audit import verify
-from vedette.runtime.control import ask
-from vedette.runtime.response import MAX_REFUSED
+from vedette.runtime.agent.control import ask
+from vedette.runtime.options.response import MAX_REFUSED
 from vedette.store.store import Store
 
 pytestmark = pytest.mark.peer

@@ -50,11 +50,6 @@ def mark(agent: Agent, word: str) -> None:
     tcp(("127.0.0.1", agent.port), f"<13>Nov 20 10:00:00 web1 app: marker-{word}\n".encode())
 
 
-def found(agent: Agent) -> set[str]:
-    """The titles of the alerts made so far, and receipted."""
-    return {alert["rule_title"] for alert in agent.alerts()}
-
-
 class Stream:
     """Lines that go on coming until the end of the ``with``; then ``sent`` tells how many there were."""
 
@@ -144,27 +139,6 @@ def test_a_changed_folder_while_logs_flow(agent: Agent, tmp_path: Path) -> None:
 def _other_plan(agent: Agent, before: dict[str, Any]) -> dict[str, Any] | None:
     now = agent.status()
     return now if now["plan_digest"] != before["plan_digest"] else None
-
-
-@pytest.mark.long
-def test_no_rule_at_start(agent: Agent, tmp_path: Path) -> None:
-    """Started with rules that cannot be built, the agent runs the last set that could be; without one it says why and
-    ends, and nothing is left locked."""
-    rules = tmp_path / "rules"
-    shutil.rmtree(rules)
-    rules.mkdir()
-    agent.start()
-    assert agent.ended() == 2
-    assert "no rule file found" in agent.text()
-    rule(rules, "only", 1)
-    agent.up()
-    assert agent.stop() == 0
-    (rules / "only.yml").unlink()
-    agent.up()
-    assert "no rule file found" in agent.status()["rules"]["error"]
-    mark(agent, "only")
-    agent.settled(1)
-    assert found(agent) == {"Marker only"}
 
 
 # --- bundles
@@ -266,57 +240,3 @@ def test_bundles_by_the_broker(tmp_path: Path) -> None:
             agent.kill()
         shown = vedette("alerts", "-c", agent.config, "--json").stdout.splitlines()
         assert [(row["rule_title"], row["bundle"]) for row in map(json.loads, shown)] == [("Marker v4", "rules-4")]
-
-
-@pytest.mark.long
-def test_a_rollback_on_the_host(tmp_path: Path) -> None:
-    """``vedette bundle rollback`` puts the bundle before in force while logs flow, without losing one; what the channel
-    holds does not undo it, also after kill -9; a higher version does. Without an agent it holds from the next start."""
-    with running(tmp_path / "broker") as broker:
-        region = Publisher(tmp_path, broker)
-        first, second, third = (region.bundle(version) for version in (1, 2, 3))
-        agent = Agent(tmp_path / "a", rules=None)
-        agent.configure(
-            f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
-            f'[bundles]\nfile = "{first}"\ntrusted_keys = ["{region.public}"]\n'
-            f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\n'
-        )
-        back = ("bundle", "rollback", "-c", agent.config)
-
-        def runs(name: str) -> None:
-            until(f"{name} to run", lambda: agent.status()["bundle"] == name)
-
-        agent.up()
-        try:
-            assert "no earlier bundle" in vedette(*back, code=2).stderr
-            with Stream(agent.port) as stream:
-                region.publish(second)
-                runs("rules-2")
-                assert "rules-1 is current; no other bundle up to version 2 is accepted" in vedette(*back).stdout
-                runs("rules-1")
-                again = vedette(*back, "--from", 2).stdout
-                assert again.startswith("nothing to do, version 2 was rolled back before: rules-1 is current")
-                assert agent.status()["bundle"] == "rules-1"
-            sent = stream.sent
-            assert agent.settled(sent)["inputs"]["in"]["judged"] == sent
-            agent.kill()
-            agent.up()
-            until("the refusal of what the channel holds", lambda: agent.said("bundle_refused"))
-            assert "version 2 was rolled back" in agent.status()["rules"]["error"]
-            assert agent.status()["bundle"] == "rules-1"
-            region.publish(third)
-            runs("rules-3")
-            agent.kill()
-            for said in (
-                "rules-1 is current; no other bundle up to version 3",
-                "nothing to do, version 3 was rolled back before",
-            ):
-                assert said in vedette(*back, "--from", 3).stdout
-            agent.up()
-            assert agent.status()["bundle"] == "rules-1"
-            until(
-                "the refusal of the third", lambda: "version 3 was rolled" in (agent.status()["rules"]["error"] or "")
-            )
-            assert agent.status()["bundle"] == "rules-1"
-        finally:
-            agent.kill()

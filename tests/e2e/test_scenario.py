@@ -24,7 +24,7 @@ from tests.broker import own_port
 from tests.e2e.agent import up, vedette
 from tests.e2e.test_asking import Asked, Operators
 from tests.e2e.test_fleet import FLEET
-from tests.e2e.test_hunting import RULES, found, rules
+from tests.e2e.test_hunting import RULES, by_agent, rules
 from tests.e2e.test_steer import Edge, Steered, written
 from tests.meanwhile import meanwhile
 from tests.waits import DEADLINE, until
@@ -370,7 +370,7 @@ def _asked(centre: Region, hosts: list[Plant]) -> None:
         if count := PLANTED.get(host.name):
             host.plant(count)
     hunt = ("hunt", centre.folder / "hunt.yml", "--group", "site in (vienna, linz)", "--json")
-    rows = found(centre.fleet("ann", *hunt, wait="120s").stdout)
+    rows = by_agent(centre.fleet("ann", *hunt, wait="120s").stdout)
     assert {name: row["state"] for name, row in rows.items()} == dict.fromkeys((host.name for host in hosts), "done")
     assert {name: n for name, row in rows.items() if (n := rules(row).get("Planted"))} == PLANTED
 

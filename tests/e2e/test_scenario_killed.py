@@ -41,7 +41,7 @@ class Region(Steered):
             self.broker.url, *tls,
         )  # fmt: skip
 
-    def given(self) -> set[str]:
+    def agents_reached(self) -> set[str]:
         """The agents in the rings that the only change has reached."""
         repository = Repository(self.trust)
         desired, rollout = repository.desired(), repository.rollout()
@@ -89,7 +89,7 @@ def test_killed_at_random(region: tuple[Region, list[Edge]], capsys: pytest.Capt
     """KILLS times, during a flood and a good bundle in turn. The flood is undone, and stays with one agent."""
     centre, edges = region
     rng, killed, version, runs = chance(), [], 1, 1
-    watch = Watch(edges, -1)
+    watch = Watch(edges)
     try:
         with written(edges):
             centre.desire(centre.rules(1, "needle"))
@@ -108,7 +108,7 @@ def test_killed_at_random(region: tuple[Region, list[Edge]], capsys: pytest.Capt
                 centre.reach(wanted)
                 runs = runs if bad else version
                 all_run(edges, runs)
-                given = centre.given()
+                given = centre.agents_reached()
                 had = {edge.name for edge in edges if version in watch.ran[edge.name] or version in edge.installed()}
                 assert had <= given, (version, had, given)
                 assert len(given) == (1 if bad else AGENTS), (version, given)

@@ -3,7 +3,6 @@ the same moment, over kills."""
 
 from __future__ import annotations
 
-import random
 import shutil
 import time
 from collections.abc import Iterator
@@ -16,14 +15,12 @@ import pytest
 from tests.broker import Broker, running
 from tests.e2e.agent import KILLS, Agent, chance, landed, reborn, vedette
 from tests.e2e.test_landing import Landing
-from tests.e2e.test_lookups import OTHER, RULE, Region, in_use, log_in, version
-from tests.e2e.test_rules import Stream
+from tests.e2e.test_lookups import OTHER, RULE, Region, in_use, version
 from tests.e2e.test_rulesets import sets
 from tests.waits import until
 
 pytestmark = [pytest.mark.peer, pytest.mark.long]
 
-ROUNDS = 4
 ENRICH = '[[enrich]]\nlookup = "users"\nfield = "user"\ncolumns = ["owner"]\n'
 IN_REGION = RULE.replace("000000000077", "000000000079")
 
@@ -92,7 +89,7 @@ def settings(agent: Agent, center: Center) -> str:
     )
 
 
-def taken(agent: Agent, number: int, table: Path) -> None:
+def until_in_use(agent: Agent, number: int, table: Path) -> None:
     until(
         f"version {number} of the set, and its lookup",
         lambda: agent.alive() and sets(agent)["region"]["version"] == number and in_use(agent) == version(table),
@@ -109,44 +106,6 @@ def healthy(agent: Agent) -> dict[str, Any]:
 
     found: dict[str, Any] = until("a status without errors", check)
     return found
-
-
-def test_sets_and_their_lookup_change_at_the_same_moment(agent: Agent, center: Center, landing: Landing) -> None:
-    """Each round publishes a version of the lookup and of a set together, while lines flow: no line is lost, both sets
-    find what the new version has and nothing else, with its columns, and no error stays in the status."""
-    tables = [center.table("users", [(("alice", "bob")[n % 2], f"owner {n}")]) for n in range(ROUNDS)]
-    bundles = [center.bundle(n + 1, table) for n, table in enumerate(tables)]
-    agent.up()
-    with Stream(agent.port) as stream:
-        for number, (table, bundle) in enumerate(zip(tables, bundles, strict=True), 1):
-            center.push(*random.sample((table, bundle), 2))
-            taken(agent, number, table)
-            until("the rule of the first set", lambda: agent.status()["rules"]["running"] == 3)  # built again once
-            healthy(agent)
-            log_in(agent, "alice", "bob")
-            until("the round's alerts", lambda number=number: agent.status()["alerts"]["made"] >= 2 * number)
-            (agent.rules / "other.yml").write_text(OTHER.replace("Plain marker", f"Plain marker {number}"))
-    status = agent.settled(stream.sent + 2 * ROUNDS)
-    counts = status["inputs"]["in"]
-    assert (counts["stored"], counts["judged"], counts["dropped"]) == (stream.sent + 2 * ROUNDS,) * 2 + ({},)
-    rows = sorted(agent.alerts(landing.folder), key=lambda row: (row["raw_ref"]["offset"], row["rule_id"]))
-    found = [(row["rule_title"], row["bundle"], *fields_of(row)) for row in rows]
-    assert found == [
-        expected
-        for n, table in enumerate(tables)
-        for expected in (
-            ("Known asset", None, ("alice", "bob")[n % 2], f"owner {n}", f"users@{version(table)}"[:18]),
-            (f"Known in version {n + 1}", f"region/region-{n + 1}", ("alice", "bob")[n % 2], f"owner {n}",
-             f"users@{version(table)}"[:18]),
-        )
-    ]  # fmt: skip
-    assert not any(row["flags"] for row in rows)
-    healthy(agent)
-
-
-def fields_of(row: dict[str, Any]) -> tuple[str | None, ...]:
-    fields = dict(row["fields"])
-    return tuple(fields.get(name) for name in ("user", "users.owner", "users.lookup"))
 
 
 def test_killed_while_sets_and_their_lookup_change(agent: Agent, center: Center, landing: Landing) -> None:
@@ -184,7 +143,7 @@ def test_killed_while_sets_and_their_lookup_change(agent: Agent, center: Center,
             agent.ready()
             for one in work:
                 one.result()
-        taken(agent, number, tables[-1])
+        until_in_use(agent, number, tables[-1])
         until("the rule of the first set", lambda: agent.status()["rules"]["running"] == 3)
         asked = asked or lines
         logins(10)

@@ -103,7 +103,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
-def taken(server: Server) -> list[dict[str, Any]]:
+def accepted(server: Server) -> list[dict[str, Any]]:
     with server.lock:
         return [json.loads(one.body) for one in server.accepted]
 
@@ -138,7 +138,7 @@ def test_killed_under_load(site: Site) -> None:
         for name in ("hook", "file"):
             until(f"{name} to get all", lambda name=name: site.sink(name)["waiting"] == 0 and _all(site))
         check_whole(rows_of(copies), site.lines)
-        check_whole(taken(server), site.lines)
+        check_whole(accepted(server), site.lines)
         status = site.agent.status()
         assert status["identity_broken"] == []
         assert status["alerts"]["in_outbox"] == 0
@@ -204,8 +204,8 @@ def test_receivers_that_are_away(site: Site) -> None:
         site.agent.up()
         for name in ("away", "hangs"):
             until(f"{name} to be back", lambda name=name: site.sink(name)["waiting"] == 0)
-        check_whole(taken(away), 300)
-        check_whole(taken(hangs), 300)
+        check_whole(accepted(away), 300)
+        check_whole(accepted(hangs), 300)
         assert len(rows_of(copies)) == 300
         assert site.agent.status()["identity_broken"] == []
         assert site.agent.stop() == 0
@@ -234,9 +234,9 @@ def test_a_store_that_is_made_again(site: Site) -> None:
         with away.lock:
             away.accepted.clear()
         site.agent.up()
-        until("the rest", lambda: len(taken(away)) >= 600 and site.sink("away")["waiting"] == 0)
-        check_whole(taken(away), 600)
-        assert {row["alert_id"]: number(row) for row in taken(away)} == known
+        until("the rest", lambda: len(accepted(away)) >= 600 and site.sink("away")["waiting"] == 0)
+        check_whole(accepted(away), 600)
+        assert {row["alert_id"]: number(row) for row in accepted(away)} == known
         until("the outbox", lambda: site.agent.status()["alerts"]["in_outbox"] == 0)
         assert site.agent.said("store_rebuilt")
         assert site.agent.status()["identity_broken"] == []
@@ -257,7 +257,7 @@ def test_the_test_alert(site: Site) -> None:
         assert command(0) == f"hook (webhook) to {host}: taken\n  HTTP 200 thank you\n"
         assert "refused" in command(1)
         assert "asked again" in command(1)
-        (row,) = taken(server)
+        (row,) = accepted(server)
         assert (row["rule_id"], row["flags"], row["level"]) == ("vedette.sink.test", ["test"], "informational")
         assert row["rule_title"] == "Test of the sink hook"
     assert "no sink 'x'" in vedette("sink", "test", "-c", site.agent.config, "x", code=2).stderr

@@ -18,7 +18,7 @@ from tests.e2e.test_rules import Stream, mark, rule
 from tests.e2e.test_rulesets import SQL, THRICE, alerts, sets
 from tests.e2e.tuned import tuned
 from tests.waits import until
-from vedette.runtime.control import ask
+from vedette.runtime.agent.control import ask
 
 pytestmark = pytest.mark.peer
 
@@ -123,53 +123,6 @@ def test_questions(agent: Agent) -> None:
     assert explained(counted["rule_id"])[1] == "  rule set site, in strict isolation"
     assert any("predicate" in line for line in explained(counted["rule_id"]))
     assert not any("strict" in line for line in explained(own["rule_id"]))
-
-
-DEAD = """\
-CREATE TABLE logons (message STRING) WITH ('connector' = 'vedette', 'category' = 'iot', 'service' = 'mqtt');
--- title: Logons
--- id: own-logons
-INSERT INTO alerts SELECT message FROM logons WHERE message = 'x';
--- title: Alive
--- id: own
-INSERT INTO alerts SELECT message FROM events WHERE message LIKE '%marker-alive%';
-"""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("ruleset", ["own", "site"])
-def test_dead_rules_are_explained(agent: Agent, site: Path, tmp_path: Path, ruleset: str) -> None:
-    """A rule's explanation says why it can make no alert, and nothing of others in whose reason its id stands."""
-    (tmp_path / ruleset / "own.sql").write_text(DEAD)
-    agent.up()
-    running(agent)
-
-    def dead(rule_id: str) -> list[str]:
-        lines = [line["text"] for line in ask(agent.data / "control.sock", "explain", rule=rule_id)]
-        return [line for line in lines if "makes no alert here" in line]
-
-    assert dead("own") == []
-    (line,) = dead("own-logons")
-    assert line.endswith("table logons: no input has its log source /iot/mqtt (Logons)")
-
-
-@pytest.mark.long
-def test_unreadable_plan(agent: Agent) -> None:
-    """Where the file of a strict set's plan is damaged, questions are answered as far as they are about others, and
-    say so."""
-    agent.up()
-    running(agent)
-    (plan,) = agent.data.rglob("strict-*.vplan")
-    plan.write_bytes(b"VD")
-    rows = ask(agent.data / "control.sock", "rules")
-    assert [row["title"] for row in rows if row["ruleset"] == "default"] == ["Marker own"]
-    (row,) = (row for row in rows if row["ruleset"] == "site")
-    assert (row["kind"], row["title"], row["state"]) == ("rule set", "site", "unknown")
-    assert row["reason"].startswith("the plan of rule set site cannot be read: ")
-    own = next(row for row in rows if row["ruleset"] == "default")
-    assert ask(agent.data / "control.sock", "explain", rule=own["rule_id"])
-    with pytest.raises(ValueError, match="no rule of the id 77 is loaded here; the plan of rule set site cannot be"):
-        ask(agent.data / "control.sock", "explain", rule="77")
 
 
 @pytest.mark.long

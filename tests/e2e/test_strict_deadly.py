@@ -36,7 +36,8 @@ main()
 WORKER = """
 import os, signal, sys, time
 from vedette.engine.match import Engine
-from vedette.runtime.alerts import AlertBuilder
+from vedette.runtime.alerts.alerts import AlertBuilder
+from vedette.runtime.alerts.rows import RowBuilder
 from vedette.runtime.strict import worker
 from vedette.state.correlate import Correlator
 from vedette.state.state import State
@@ -54,8 +55,8 @@ def bloat():
     while True:
         kept.append(bytearray(1 << 20))
         time.sleep(0.0005)
-deadly, true, passes, take = {how}, Engine.true, AlertBuilder._passes, AlertBuilder.take
-advance, of_batch = State.advance, AlertBuilder.of_batch
+deadly, true, passes, take = {how}, Engine.true, AlertBuilder._passes, RowBuilder.take
+advance, of_batch = State.advance, RowBuilder.of_batch
 
 def is_true(self, event, rules, logsource):
     for number in rules:
@@ -97,10 +98,10 @@ def does_update(self, port, rows):
 
 if {operators}:
     Correlator._count, Windowed.push = does_count, does_update
-    passes, take = (lambda *given: True), AlertBuilder.take
+    passes, take = (lambda *given: True), RowBuilder.take
     does_take, does_of_batch = take, of_batch
-Engine.true, AlertBuilder._passes, AlertBuilder.take = is_true, does_pass, does_take
-AlertBuilder.of_batch = does_of_batch
+Engine.true, AlertBuilder._passes, RowBuilder.take = is_true, does_pass, does_take
+RowBuilder.of_batch = does_of_batch
 if {time}:
     State.advance = does_advance
 sys.exit(worker.main())

@@ -45,7 +45,7 @@ def dropped(tmp_path: Path, table: Path) -> str:
     return version(table)
 
 
-def taken(agent: Agent, wanted: str) -> None:
+def until_installed(agent: Agent, wanted: str) -> None:
     """The lookup is installed, and the set's process has it."""
     until("the lookup", lambda: in_use(agent) == wanted)
     running(agent)
@@ -65,15 +65,15 @@ def test_swap(tmp_path: Path, agent: Agent, region: Region) -> None:
     reason, a rollback is followed, and a lookup that they ask is not removed."""
     first = region.table("users", [("alice", "one")])
     agent.up()
-    taken(agent, dropped(tmp_path, first))
+    until_installed(agent, dropped(tmp_path, first))
     finds(agent, "alice")
-    taken(agent, dropped(tmp_path, region.table("users", [("bob", "two"), ("carol", "two")])))
+    until_installed(agent, dropped(tmp_path, region.table("users", [("bob", "two"), ("carol", "two")])))
     finds(agent, "alice", "bob", "carol")
     dropped(tmp_path, region.table("users", [("alice", "three")], "name owner", "name:nocase"))
     until("the refusal", lambda: "its rules ask the lookup users" in refused(agent))
     finds(agent, "alice", "bob", "carol", "bob", "carol")
     vedette("lookup", "rollback", "users", "-c", agent.config)
-    taken(agent, version(first))
+    until_installed(agent, version(first))
     finds(agent, "alice", "bob", "carol", "bob", "carol", "alice")
     assert "rules ask the lookup users" in vedette("lookup", "remove", "users", "-c", agent.config, code=2).stderr
     assert process(agent)["deaths"] == 0

@@ -117,14 +117,14 @@ def test_functions(tmp_path: Path) -> None:
             if dict(row["fields"]).get("src") != "y"  # its windows end with the file
         )
 
-        def given() -> Counter[tuple[str, str]]:
+        def titled() -> Counter[tuple[str, str]]:
             return Counter(
                 (row["rule_title"], json.dumps(dict(row["fields"]), sort_keys=True)) for row in agent.alerts()
             )
 
-        until("the alerts", lambda: sum(given().values()) >= sum(wanted.values()))
+        until("the alerts", lambda: sum(titled().values()) >= sum(wanted.values()))
         evaluated(agent)
-        assert given() == wanted
+        assert titled() == wanted
         assert process(agent)["quarantined"] == []
         pids.update(children())
         assert agent.stop() == 0

@@ -14,11 +14,11 @@ from pathlib import Path
 CONSTANTS = {
     "segment_bytes": "vedette.config.settings:RawLogSettings.segment_bytes",
     "resend_after": "vedette.delivery.uplink:MqttUplink.__init__.__kwdefaults__.resend_after",
-    "rules_poll": "vedette.runtime.lookups:POLL_SECONDS",
+    "rules_poll": "vedette.runtime.rulesets.active:POLL_SECONDS",
     "files_poll": "vedette.inputs.settings:FileInput.poll",
     "session_timeout": "vedette.inputs.settings:KafkaInput.session_timeout",
     "nft": "vedette.response.nft:NFT",
-    "nft_poll": "vedette.runtime.response:POLL_SECONDS",
+    "nft_poll": "vedette.runtime.options.response:POLL_SECONDS",
 }
 """MODULE:ATTRIBUTE of each constant, set in this order: in a module before one that imports it from there."""
 

@@ -137,8 +137,8 @@ class Edge(Host):
 
 def _moment(line: str, now: datetime) -> datetime:
     """Of a line of syslog, which names no year."""
-    found = datetime.strptime(f"{now.year} {line[4:19]}", "%Y %b %d %H:%M:%S").replace(tzinfo=UTC)
-    return found if found <= now else found.replace(year=now.year - 1)
+    moment = datetime.strptime(f"{now.year} {line[4:19]}", "%Y %b %d %H:%M:%S").replace(tzinfo=UTC)
+    return moment if moment <= now else moment.replace(year=now.year - 1)
 
 
 class Region(Centre):
@@ -151,8 +151,8 @@ class Region(Centre):
         lander = self.enroll("land-1", "--role", "landing")
         self.lander = Process(folder / "land.log", "region", "land", "--landing", self.landing, "--seconds", "1",
                               *self._at_broker(lander))  # fmt: skip
-        made = vedette("bundle", "keygen", folder / f"{OPERATOR}.pem").stdout
-        self.key = next(word for word in made.split() if word.startswith("ed25519:"))
+        printed = vedette("bundle", "keygen", folder / f"{OPERATOR}.pem").stdout
+        self.key = next(word for word in printed.split() if word.startswith("ed25519:"))
         self.agents = [Edge(folder / site, self, f"{site}-1", site) for site in SITES]
         self.console = Process(folder / "console.log")
         self.url = self.login = ""
@@ -259,24 +259,24 @@ class Region(Centre):
 @contextmanager
 def region(folder: Path) -> Iterator[Region]:
     """It at work, with a past of ``HOURS``; all of it ends with the block."""
-    made = Region(folder)
+    opened = Region(folder)
     with ExitStack() as stack:
-        stack.callback(made.broker.kill)
-        made.broker.start()
-        bundle = made.first_bundle()
-        for process in (made.lander, made.controller):
+        stack.callback(opened.broker.kill)
+        opened.broker.start()
+        bundle = opened.first_bundle()
+        for process in (opened.lander, opened.controller):
             stack.callback(process.kill)
             process.start()
-        stack.enter_context(up(*made.agents))
-        made.desire(bundle)
+        stack.enter_context(up(*opened.agents))
+        opened.desire(bundle)
         now = datetime.now(UTC)
-        events = sum(agent.past(now) for agent in made.agents)
-        until("all events evaluated and all alerts sent", lambda: made.evaluated(events))
+        events = sum(agent.past(now) for agent in opened.agents)
+        until("all events evaluated and all alerts sent", lambda: opened.evaluated(events))
         until("the intruder's last alert to land",
-              lambda: any("Reverse Shell" in (row["rule_title"] or "") for row in landed(made.landing)))  # fmt: skip
-        made.jobs()
-        made.exported()
-        stack.enter_context(meanwhile(lambda n: made.agents[n % len(SITES)].logged(f"cron[7]: job {n} is done")))
-        stack.callback(lambda: made.console.kill())
-        made.serve()
-        yield made
+              lambda: any("Reverse Shell" in (row["rule_title"] or "") for row in landed(opened.landing)))  # fmt: skip
+        opened.jobs()
+        opened.exported()
+        stack.enter_context(meanwhile(lambda n: opened.agents[n % len(SITES)].logged(f"cron[7]: job {n} is done")))
+        stack.callback(lambda: opened.console.kill())
+        opened.serve()
+        yield opened

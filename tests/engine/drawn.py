@@ -266,7 +266,7 @@ def _audit(text: str, draw: st.DrawFn) -> str:
 
 
 @st.composite
-def made(draw: st.DrawFn, fragments: list[str]) -> tuple[str, str]:
+def formatted(draw: st.DrawFn, fragments: list[str]) -> tuple[str, str]:
     """Codec and line of an event in one of the formats of ``inputs/formats``."""
     text, other = draw(event_text(fragments)), draw(event_text(fragments))
     head = draw(st.sampled_from(["", "<14>Nov 20 10:00:00 web1 x: "]))
@@ -323,7 +323,7 @@ def event(draw: st.DrawFn, fragments: list[str]) -> Drawn:
     kind = draw(st.integers(0, 17))
     codec, origin, line = "auto", draw(st.sampled_from(["", "10.1.2.3", "web1"])), text
     if 11 < kind < 17:
-        codec, line = draw(made(fragments))
+        codec, line = draw(formatted(fragments))
     elif kind == 11:
         text = draw(st.one_of(st.just(text), json_object(fragments)))
         if draw(st.booleans()):

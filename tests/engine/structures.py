@@ -1,7 +1,8 @@
 """What the kernel's tests draw: JSON structures of every make that decoders know, and events with values drawn anew.
 
-Of a *structure* names, nesting, order and how names are written are drawn once, with the kind of each value; each event
-has values of these kinds of its own, from small pools that hold what decoders decide by. By ``random``: an example is
+Of a *structure* names and nesting are drawn once, with the kind of each value; each event has values of these kinds of
+its own, from small pools that hold what decoders decide by. Order and how names are written are drawn once, or for each
+event, some of whose members then occur twice. By ``random``: an example is
 its seed, and costs a hundredth of what hypothesis needs for so many values.
 """
 
@@ -136,7 +137,7 @@ class Draw:
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
         words = [self._text() for _ in range(random.randint(1, 3))]
-        self.known: list[tuple[str, str]] = []
+        self.decoded: list[tuple[str, str]] = []
         """Decoded fields of the example's events: half of all predicates are made of one."""
         self._own: str | None = None
         self.fragments = words + random.sample(drawn.WORDS + drawn.PRINTED, 2)
@@ -149,9 +150,9 @@ class Draw:
 
     def text(self, pool: str) -> str:
         """A text of a pool; often a fragment, in some case."""
-        random, known = self.random, POOLS.get(pool, (pool,))
-        if known and random.random() < 0.9:
-            return random.choice(known)
+        random, texts = self.random, POOLS.get(pool, (pool,))
+        if texts and random.random() < 0.9:
+            return random.choice(texts)
         parts = [random.choice(self.fragments) for _ in range(random.choice((0, 1, 1, 1, 2)))]
         if random.random() < 0.3:
             parts.insert(random.randint(0, len(parts)), self._text())
@@ -224,8 +225,8 @@ class Draw:
         random = self.random
         name = random.choice(names) if random.random() < 0.85 else random.choice((*GIVEN, *drawn.FIELDS, KEYWORDS))
         self._own = None
-        if self.known and random.random() < 0.6:
-            name, self._own = random.choice(self.known)
+        if self.decoded and random.random() < 0.6:
+            name, self._own = random.choice(self.decoded)
         name, cased = random.choice((name, name, name, name, KEYWORDS)), random.random() < 0.25
         match random.choice("eeeppsscccggrrnoitfxxkllll"):
             case "e" if name != KEYWORDS:
@@ -347,6 +348,8 @@ class Structure:
         self._space = random.choice(("", "", " "))
         self._kinds = random.random() < 0.1
         """Whether a value here and there is of another kind in each event."""
+        self._turned = random.random() < 0.4
+        """Whether each event has an order and a spelling of its own."""
 
     def _shaped(self, template: Any, path: str) -> Any:
         """``template`` with kinds, and names as they are written."""
@@ -382,10 +385,22 @@ class Structure:
         """Another event."""
         return self._written(self._form)
 
+    def _turn(self, members: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """``members`` in another order, with names in another spelling, and now and then one of them twice."""
+        draw, random = self._draw, self._draw.random
+        members = random.sample(members, len(members))
+        if members and random.random() < 0.15:
+            members.insert(0, random.choice(members))
+        return [
+            (draw.string(json.loads(name)), form) if random.random() < 0.1 else (name, form) for name, form in members
+        ]
+
     def _written(self, form: Any) -> str:
         if isinstance(form, dict):
-            colon = ":" + self._space
-            return "{" + ",".join(f"{name}{colon}{self._written(inner)}" for name, inner in form["members"]) + "}"
+            colon, members = ":" + self._space, form["members"]
+            if self._turned:
+                members = self._turn(members)
+            return "{" + ",".join(f"{name}{colon}{self._written(inner)}" for name, inner in members) + "}"
         if isinstance(form, list):
             return "[" + ",".join(map(self._written, form)) + "]"
         pool, kind = form
@@ -430,23 +445,23 @@ def message(draw: Draw, document: str) -> str:
     text = " ".join(draw.text("$text") for _ in range(random.randint(0, 3)))
     match random.randrange(12):
         case 0 | 1 | 2:
-            made = document
+            body = document
         case 3:
-            made = random.choice(("@cee: ", "@cee:", " ", "@", "\t", "@cee:  ")) + document
+            body = random.choice(("@cee: ", "@cee:", " ", "@", "\t", "@cee:  ")) + document
         case 4:
-            made = f"message repeated 5 times: [ {random.choice((text, document))}]"
+            body = f"message repeated 5 times: [ {random.choice((text, document))}]"
         case 5:
-            made = random.choice(("CEF:0|a|b|1|2|", "x CEF:0|a|b|1|2|", "LEEF:1.0|a|b|1|2|", "date=1 devname=")) + text
+            body = random.choice(("CEF:0|a|b|1|2|", "x CEF:0|a|b|1|2|", "LEEF:1.0|a|b|1|2|", "date=1 devname=")) + text
         case 6:
             audit = f"type=SYSCALL msg=audit(1763632800.1:{random.getrandbits(40)}): "  # one number, one event
-            made = random.choice((audit, "audit(", "<Event", "[error] ")) + text
+            body = random.choice((audit, "audit(", "<Event", "[error] ")) + text
         case 7:
-            made = f"user={text} a=1 program={text} hostname=x &# \\u0041"
+            body = f"user={text} a=1 program={text} hostname=x &# \\u0041"
         case 8:
-            made = random.choice(("Failed password for root from 10.1.2.3 port 2 ", "  x : TTY=p ; USER=root ")) + text
+            body = random.choice(("Failed password for root from 10.1.2.3 port 2 ", "  x : TTY=p ; USER=root ")) + text
         case _:
-            made = text
-    return made + random.choice(("", "", "", "\r", "\0", "\0\r", " "))
+            body = text
+    return body + random.choice(("", "", "", "\r", "\0", "\0\r", " "))
 
 
 def spoiled(draw: Draw, text: str) -> bytes:

@@ -28,9 +28,9 @@ RULES = "---\n".join(
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 60)), max_size=60))
-def test_it_holds_what_was_kept_last_and_never_weighs_too_much(kept: list[tuple[int, int]]) -> None:
+def test_it_holds_what_was_kept_last_and_never_weighs_too_much(entries: list[tuple[int, int]]) -> None:
     memo: Bounded[int, int] = Bounded(50)
-    for key, weight in kept:
+    for key, weight in entries:
         assert memo.keep(key, -key, weight) == -key
         assert memo[key] == -key
         assert memo.weight <= max(50, weight)

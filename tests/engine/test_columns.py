@@ -35,7 +35,7 @@ def engine() -> Engine:
 
 
 def columns(one: Engine, texts: list[bytes]) -> list[tuple[Match, tuple[Any, ...] | None]]:
-    """Of each event its match, and what the kernel says of it. A structure is learned when it is met again."""
+    """Of each event its match, and what the kernel says of it, once their structures are learned."""
     chunk, found = Chunk("in", "json", RECEIVED, b"".join(text + b"\n" for text in texts)), []
     for _ in range(3):
         events = list(one.candidates(Frame(0, chunk), Joiner()))

@@ -15,8 +15,8 @@ from vedette.engine.match import Engine
 from vedette.plan.merge import merge
 from vedette.plan.plan import Plan, names_of
 from vedette.rules import build
-from vedette.runtime.evaluation import evaluate as evaluate_chunks
-from vedette.runtime.scan import chunk_of
+from vedette.runtime.offline.evaluation import evaluate as evaluate_chunks
+from vedette.runtime.offline.scan import chunk_of
 
 NAMES = ("alpha", "src_ip", "user", "SourceImage", "source.ip", "w.x", "status")
 VALUES = ("admin", "10.0.0.1", "GATE3", "müller", "deny", "D", "7", "a-b", 'q"t', "C:\\x")
@@ -46,12 +46,12 @@ def tables(draw: Any) -> dict[str, Any]:
     return table
 
 
-def text_of(table: dict[str, Any], one: str, two: str) -> str:
+def text_of(table: dict[str, Any], first: str, second: str) -> str:
     if "regex" in table:
-        return f"E {one}|{two}"
+        return f"E {first}|{second}"
     if "key_value" in table:
-        return f"one={one}|two={two}"
-    return json.dumps({"one": one, "two": two}, ensure_ascii=len(one) % 2 == 0)
+        return f"one={first}|two={second}"
+    return json.dumps({"one": first, "two": second}, ensure_ascii=len(first) % 2 == 0)
 
 
 @st.composite

@@ -60,9 +60,9 @@ def holder(draw: st.DrawFn) -> tuple[str, str, str]:
 
 @examples(60)
 @given(holder(), st.integers(0, 255))
-def test_value_is_found(held: tuple[str, str, str], salt: int) -> None:
+def test_value_is_found(value: tuple[str, str, str], salt: int) -> None:
     """Whatever piece of the value is chosen as literal, the event is a candidate and matches."""
-    field, text, line = held
+    field, text, line = value
     op = Op.EXACT if field and text and salt % 2 else Op.CONTAINS
     predicates = [Predicate(field, op, fold(text), False)]
     plan = plans.build(

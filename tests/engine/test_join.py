@@ -143,9 +143,9 @@ def judge(chunks: Iterable[Chunk], joiner: Joiner, *, rest: bool = True) -> list
     return found
 
 
-def raws(found: Iterable[Judged]) -> list[int]:
+def raws(evaluated: Iterable[Judged]) -> list[int]:
     """How many records each event has."""
-    return [event.raw.count(b"type=") for event in found]
+    return [event.raw.count(b"type=") for event in evaluated]
 
 
 CWD = record("CWD", 1, 'cwd="/"')
@@ -194,10 +194,10 @@ def test_inputs_stay_apart() -> None:
 def test_first_record_counts() -> None:
     """Place, receipt, codec, origin and flags of a joined event are its first record's, also over frames."""
     first, second, cut = CWD.encode(), END.encode(), int(Flag.CUT)
-    one = Chunk("in", "auditd", 7, b"x" + first, array("I", [1, 1 + len(first)]), ("10.0.0.1",), marks=((1, cut),))
-    two = Chunk("in", "auditd", 9, second, array("I", [len(second)]), ("10.0.0.1",))
+    earlier = Chunk("in", "auditd", 7, b"x" + first, array("I", [1, 1 + len(first)]), ("10.0.0.1",), marks=((1, cut),))
+    later = Chunk("in", "auditd", 9, second, array("I", [len(second)]), ("10.0.0.1",))
     joiner, found = Joiner(), []
-    for frame in frames([one, two], 100):
+    for frame in frames([earlier, later], 100):
         found += list(engine().candidates(frame, joiner))
     event = found[-1]
     chunk = event.frame.chunk

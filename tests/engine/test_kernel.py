@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import vedette
 from vedette.cli.main import main
 from vedette.engine import kernel
-from vedette.runtime.metrics import METRICS, samples
+from vedette.runtime.agent.metrics import METRICS, samples
 
 ASK = "from vedette.engine import kernel; print(kernel.LOADED is not None, kernel.why_not)"
 built = pytest.mark.skipif(kernel.why_not == "not built", reason="the native kernel is not built here")

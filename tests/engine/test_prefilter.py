@@ -62,8 +62,8 @@ def datagrams(*events: bytes) -> Chunk:
     return Chunk("in", "text", 0, b"".join(events), ends)
 
 
-def named(found: list[Candidate], chunk: Chunk) -> list[tuple[bytes, list[int]]]:
-    return [(chunk.data[start:end], sorted(rules)) for start, end, rules in found]
+def named(candidates: list[Candidate], chunk: Chunk) -> list[tuple[bytes, list[int]]]:
+    return [(chunk.data[start:end], sorted(rules)) for start, end, rules in candidates]
 
 
 def test_lines_with_a_literal_are_named_once() -> None:
@@ -306,7 +306,7 @@ def naive(plan: Plan, event: bytes, apart: bool) -> set[int]:
     number = any(re.search(guard, event, re.I) for guard in NUMBER_GUARDS) or NUMBER.match(event)
     foreign = any(re.search(guard, event, re.I) for guard in FOREIGN_GUARDS)
 
-    def held(clause: Literals | None) -> bool:
+    def holds(clause: Literals | None) -> bool:
         return any(
             any(re.search(tolerant(item), form) for form in forms)
             or (is_numeric(item) and number)
@@ -316,7 +316,7 @@ def naive(plan: Plan, event: bytes, apart: bool) -> set[int]:
 
     return {
         i for i, (first, second) in enumerate(zip(plan.literals, plan.further, strict=True))
-        if held(first) and (apart or second is None or held(second))
+        if holds(first) and (apart or second is None or holds(second))
     }  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from tests.engine.test_rows import plan as of_statements
 from vedette.engine import kernel
 from vedette.engine.cache import Cache
 from vedette.engine.join import Joiner
+from vedette.engine.lessons import Lesson, Lessons, View
 from vedette.engine.match import Engine
 from vedette.engine.native import Native
 from vedette.engine.prefilter import Candidate
@@ -40,8 +41,8 @@ def lines(text: bytes, codec: str = "json") -> Chunk:
     return Chunk("in", codec, 0, (text + b"\n") * SIZE)
 
 
-def matched(engine: Engine, given: Chunk, times: int = 1) -> int:
-    return sum(1 for _ in range(times) for _ in engine.evaluate(given))
+def matched(engine: Engine, chunk: Chunk, times: int = 1) -> int:
+    return sum(1 for _ in range(times) for _ in engine.evaluate(chunk))
 
 
 # --- which events
@@ -72,10 +73,10 @@ def test_an_empty_line_is_none() -> None:
     assert sample.span(Chunk("in", "text", 0, b"x" * LEFT_OUT_SAMPLE, ends)) == (LEFT_OUT_SAMPLE - 1, LEFT_OUT_SAMPLE)
 
 
-def flat(found: Iterable[Any]) -> list[tuple[int, int, list[int], bool]]:
+def flat(candidates: Iterable[Any]) -> list[tuple[int, int, list[int], bool]]:
     """Start, end, rules of each event, and whether it is of the sample."""
     events = []
-    for each in found:
+    for each in candidates:
         for start, end in each.spans if isinstance(each, Batch) else [each[:2]]:
             events.append((start, end, sorted(each.rules), type(each.rules) is Sampled))
         if isinstance(each, Batch):
@@ -143,13 +144,13 @@ def test_a_rule_in_quarantine_is_not_asked_for_the_sample() -> None:
 
 def taught(monkeypatch: pytest.MonkeyPatch, *named: bytes) -> None:
     """The kernel learns of events with these bytes that no rule is about them."""
-    lesson = Native._lesson
+    lesson = Lessons.lesson
 
-    def wrong(self: Native, raw: bytes, view: int) -> Any:
-        learned = lesson(self, raw, view)
-        return (*learned[:5], [], *learned[6:]) if learned and any(name in raw for name in named) else learned
+    def wrong(self: Lessons, raw: bytes, view: View) -> tuple[list[int], Lesson | None]:
+        deciding, learned = lesson(self, raw, view)
+        return deciding, learned._replace(rules=b"") if learned and any(name in raw for name in named) else learned
 
-    monkeypatch.setattr(Native, "_lesson", wrong)
+    monkeypatch.setattr(Lessons, "lesson", wrong)
 
 
 @native
@@ -197,12 +198,12 @@ def test_lines_that_are_left_out_wrongly(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_rows_that_are_left_out_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Events that only give rows come as batches: the sample's event is one by itself, in its order."""
 
-    def starts(engine: Engine, given: Chunk) -> list[int]:
+    def starts(engine: Engine, chunk: Chunk) -> list[int]:
         found: list[int] = []
-        for event in engine.gathered(Frame(0, given), Joiner()):
+        for event in engine.gathered(Frame(0, chunk), Joiner()):
             if isinstance(event, Batch):
                 found += (start for start, _ in event.spans)
-            elif engine.matches(given, event):
+            elif engine.matches(chunk, event):
                 found.append(event.start)
         return found
 

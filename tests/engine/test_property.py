@@ -31,9 +31,9 @@ from vedette.model.event import Chunk, LogSource
 from vedette.plan import plan as plans
 from vedette.plan.database import refused
 from vedette.plan.ir import ANY, KEYWORDS, STAR, Expr, Leaf, Op, Predicate, Rule, fold, leaves, text
+from vedette.plan.literals import windows
 from vedette.plan.patterns import End, fallback, search
 from vedette.plan.plan import Plan
-from vedette.plan.window import windows
 from vedette.rules import build
 
 
@@ -57,7 +57,7 @@ def chunks(events: Iterable[drawn.Drawn], ends_wanted: bool) -> list[tuple[Chunk
     return made
 
 
-def found(
+def matches_of(
     engine: Engine, batch: Iterable[tuple[Chunk, list[int]]], context: Context = Context()
 ) -> set[tuple[int, int]]:
     """(event, rule) of every match; each match once, those of one event together and in order."""
@@ -86,15 +86,15 @@ def agree(plan: Plan, events: list[drawn.Drawn], *, ends: bool = False, reloaded
     }
     batch = chunks(events, ends)
     on, off = Engine(plan, route=False), Engine(plan, route=False, prefilter=False)
-    assert found(off, batch) == expected
-    assert found(on, batch) == expected
+    assert matches_of(off, batch) == expected
+    assert matches_of(on, batch) == expected
     with mock.patch.object(prefilter, "Lines", None):
-        assert found(Engine(plan, on.databases(), route=False), batch) == expected
+        assert matches_of(Engine(plan, on.databases(), route=False), batch) == expected
     assert not on.tally.undecided
     if reloaded:
         again = Plan.from_bytes(plan.to_bytes())
         assert again == plan
-        assert found(Engine(again, on.databases(), route=False), batch) == expected
+        assert matches_of(Engine(again, on.databases(), route=False), batch) == expected
     return expected
 
 
@@ -308,8 +308,8 @@ def test_literals_of_a_regex_are_in_what_it_matches(drawn_regexes: list[tuple[st
     plan = plans.build([rule(i, Leaf(i)) for i in range(len(predicates))], predicates)
     events = [drawn.Drawn("text", (own or "x").encode(), "") for _, own in drawn_regexes]
     batch = chunks(events, False)
-    expected = found(Engine(plan, route=False, prefilter=False), batch)
-    assert found(Engine(plan, route=False), batch) == expected
+    expected = matches_of(Engine(plan, route=False, prefilter=False), batch)
+    assert matches_of(Engine(plan, route=False), batch) == expected
 
 
 _MODIFIERS = (
@@ -385,9 +385,9 @@ def test_routing_before_the_scan_loses_nothing(data: st.DataObject) -> None:
         rules.append(replace(rule(i, expr), logsource=near if data.draw(st.booleans()) else data.draw(LOG_SOURCES)))
     plan = plans.build(rules, predicates)
     batch, context = chunks(events, data.draw(st.booleans())), Context(None, own)
-    off = found(Engine(plan, prefilter=False), batch, context)
+    off = matches_of(Engine(plan, prefilter=False), batch, context)
     on = Engine(plan)
-    assert found(on, batch, context) == off
+    assert matches_of(on, batch, context) == off
     assert off == {
         (number, i)
         for number, event in enumerate(events)

@@ -93,6 +93,23 @@ def test_the_time_of_one_event_is_bounded() -> None:
     assert judged(engine, b'{"f": "aaa"}\n') == list(range(30))
 
 
+def test_slow_rules_take_no_fast_one_with_them() -> None:
+    """When slow patterns have used up an event's time a fast one is decided all the same, and stays in force."""
+    slow = "---\n".join(RULES.split("---")[0].replace("(?=a)", f"(?=a)(?!{i})") + "\n" for i in range(6))
+    engine = engine_of(slow + "---\n" + RULES.split("---")[0].replace("(?=a)(a|aa)+$", "a(?!b)"))
+    for _ in range(4):
+        assert judged(engine, HARD) == [6]
+    assert engine.quarantined == set(range(6))
+
+
+def test_the_time_of_many_values_is_bounded() -> None:
+    """Values at each of which a pattern takes less than it may take no more time together than one event has."""
+    values = b",".join(b'"%s!%d"' % (b"a" * 10, i) for i in range(40_000))
+    engine, began = engine_of(), time.thread_time()
+    judged(engine, b'{"f": [%s]}\n' % values)
+    assert time.thread_time() - began < 2
+
+
 def test_a_rule_that_raises_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     """A defect under one rule takes that rule, and no other."""
 

@@ -52,16 +52,16 @@ def chunk(texts: list[bytes], *, received_at: int = RECEIVED, origin: str = "") 
     return Chunk("in", "json", received_at, b"".join(text + b"\n" for text in texts), origins=(origin,))
 
 
-def expected(one: Plan, engine: Engine, given: Chunk, context: Context) -> Iterator[tuple[int, list[Row], str | None]]:
+def expected(one: Plan, engine: Engine, chunk: Chunk, context: Context) -> Iterator[tuple[int, list[Row], str | None]]:
     """By event that rules match its start, its rows, and its host, by decoders and the evaluator in Python."""
     reader, scans = (
         Reader(scan for every in scans_of(one.statements).values() for scan in every),
         scans_of(one.statements),
     )
     rows: dict[int, tuple[list[Row], str | None]] = {}
-    for match in engine.evaluate(given, context):
+    for match in engine.evaluate(chunk, context):
         record, host = match.record, match.record.host or context.host
-        time = clamp(record.event_time, given.received_at)[0]
+        time = clamp(record.event_time, chunk.received_at)[0]
         event = Event(record, OFFSET + match.start, input="in", host=lambda h=host: h, time=lambda t=time: t)  # type: ignore[misc]
         found = rows.setdefault(match.start, ([], host))[0]
         found += (reader.row(scan, event) for scan in scans[one.rules[match.rule].id])
@@ -73,7 +73,7 @@ def check(one: Plan, texts: list[bytes], *, host: str | None = None, **about: An
     given, context = chunk(texts, **about), Context(host=host)
     slow = list(expected(one, Engine(one, route=False, kernel=False, cache=Cache(0)), given, context))
     engine = Engine(one, route=False)
-    for _ in range(4):  # structures are learned when they are met again
+    for _ in range(4):  # what is learned of a chunk is known in the next
         starts, said = [], 0
         known = {start: (rows, of) for start, rows, of in slow}
         for event in engine.gathered(Frame(OFFSET, given), Joiner(), context):

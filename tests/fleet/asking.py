@@ -37,8 +37,8 @@ OPERATORS = Operators(
 
 def asked(kind: str = "ask", operator: str = "vera", **fields: Any) -> Request:
     """A request to this agent for its status, good for an hour, but for ``fields``."""
-    known = {"body": {"question": "status"}, "agents": (AGENT,), "created": NOW, "expires": NOW + HOUR}
-    return Request(fields.pop("fleet", FLEET), kind, operator, **{**known, **fields})
+    defaults = {"body": {"question": "status"}, "agents": (AGENT,), "created": NOW, "expires": NOW + HOUR}
+    return Request(fields.pop("fleet", FLEET), kind, operator, **{**defaults, **fields})
 
 
 def signed(request: Request, by: str = "") -> bytes:
@@ -47,8 +47,8 @@ def signed(request: Request, by: str = "") -> bytes:
 
 def host(*, clock: Callable[[], int] = lambda: NOW, **fields: Any) -> Host:
     labels: Mapping[str, str] = {"id": AGENT, "site": "vienna"}
-    known = {"allow": ("ask", "evidence", "hunt"), "operators": OPERATORS, "trusted_until": NOW + 24 * HOUR}
-    return Host(FLEET, AGENT, labels, **{**known, **fields}, clock=clock)
+    defaults = {"allow": ("ask", "evidence", "hunt"), "operators": OPERATORS, "trusted_until": NOW + 24 * HOUR}
+    return Host(FLEET, AGENT, labels, **{**defaults, **fields}, clock=clock)
 
 
 def spooled(folder: Path, clock: Callable[[], int] = lambda: NOW) -> Spool:

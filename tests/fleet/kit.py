@@ -13,7 +13,6 @@ from securesystemslib.signer import CryptoSigner
 from tuf.api.metadata import Metadata
 
 from vedette.fleet.documents import Change, Desired, Group, Progress, Ring, Rollout, State, Target
-from vedette.fleet.labels import parse
 from vedette.fleet.trust import FolderSource
 from vedette.region.repository import Repository
 from vedette.region.roles import Signatory
@@ -28,7 +27,7 @@ def target(path: str, data: bytes, version: int = 1) -> Target:
 
 
 def group(name: str, match: str = "all", **changes: Any) -> Group:
-    return Group(name, match, parse(match), **changes)
+    return Group(name, match, **changes)
 
 
 def desired(serial: int, *groups: Group, rings: tuple[Ring, ...] = (), fleet: str = FLEET) -> Desired:

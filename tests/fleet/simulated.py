@@ -52,8 +52,8 @@ class Repository:
 
     @property
     def root(self) -> Root:
-        made: Root = self.signed["root"]
-        return made
+        signed_root: Root = self.signed["root"]
+        return signed_root
 
     def metadata(self, name: str) -> bytes | None:
         self.asked.append(name)
@@ -83,10 +83,10 @@ class Repository:
         self.serve(role, self.signers[role])
 
     def serve(self, role: str, signers: Sequence[CryptoSigner]) -> None:
-        made: Metadata[Any] = Metadata(self.signed[role])
+        metadata: Metadata[Any] = Metadata(self.signed[role])
         for signer in signers:
-            made.sign(signer, append=True)
-        self.files[self.name(role)] = made.to_bytes()
+            metadata.sign(signer, append=True)
+        self.files[self.name(role)] = metadata.to_bytes()
 
     def name(self, role: str) -> str:
         return "timestamp.json" if role == "timestamp" else f"{self.signed[role].version}.{role}.json"
@@ -154,9 +154,9 @@ class Client:
 
     def age(self, role: str) -> None:
         """What it keeps of ``role`` has expired meanwhile."""
-        made: Metadata[Any] = Metadata.from_file(str(self.folder / "tuf" / f"{role}.json"))
-        made.signed.expires = PAST
-        made.signatures.clear()
+        metadata: Metadata[Any] = Metadata.from_file(str(self.folder / "tuf" / f"{role}.json"))
+        metadata.signed.expires = PAST
+        metadata.signatures.clear()
         for signer in self.repository.signers[role]:
-            made.sign(signer, append=True)
-        made.to_file(str(self.folder / "tuf" / f"{role}.json"))
+            metadata.sign(signer, append=True)
+        metadata.to_file(str(self.folder / "tuf" / f"{role}.json"))

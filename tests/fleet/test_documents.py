@@ -19,9 +19,9 @@ CHANGE = Change("c1", NEW, OLD)
 WHOLE = desired(
     3,
     group("vienna", "site = vienna", bundles={"main": CHANGE}, config=Change("c2", NEW), windows=(
-        Window(("sat", "sun"), 22 * 60, 4 * 60), Window(("wed",), 60, 120))),
+        Window("22:00", "04:00", ("sat", "sun")), Window("01:00", "02:00", ("wed",)))),
     group("rest", bundles={"main": CHANGE}, lookups={"staff": Change("c3", None, OLD)}, release=Change("c4", NEW),
-          windows=(Window(("mon",), 60, 120, "Europe/Vienna", ("bundles", "config")),)),
+          windows=(Window("01:00", "02:00", ("mon",), "Europe/Vienna", ("bundles", "config")),)),
     rings=RINGS,
 )  # fmt: skip
 
@@ -90,7 +90,7 @@ def test_the_first_group_that_matches() -> None:
 
 def test_windows_past_midnight() -> None:
     """A window belongs to the day on which it begins."""
-    window = Window(("sat",), 22 * 60, 4 * 60)
+    window = Window("22:00", "04:00", ("sat",))
     saturday = 1_795_824_000_000_000  # 2026-11-28T00:00:00Z
     hour = 3_600_000_000
     assert [window.holds(saturday + n * hour) for n in (3, 21, 22, 23, 24, 27, 28, 46)] == [
@@ -101,7 +101,7 @@ def test_windows_past_midnight() -> None:
 def test_windows_by_the_clock_on_the_wall() -> None:
     """In their own time zone: from 2 to 3 in the morning there is no window in the night in which clocks are put
     forward, and one of two hours in that in which they are put back."""
-    window = Window((*documents.DAYS,), 2 * 60, 3 * 60, "Europe/Vienna")
+    window = Window("02:00", "03:00", timezone="Europe/Vienna")
     quarter = 900_000_000
     for night, quarters in ((1_774_656_000, 4), (1_774_742_400, 0), (1_792_886_400, 8)):
         start = night * 1_000_000 - 2 * 3_600_000_000  # from 22:00 UTC on
@@ -110,7 +110,8 @@ def test_windows_by_the_clock_on_the_wall() -> None:
 
 def test_what_windows_are_for() -> None:
     """Kinds that no window of the group names change at any time; the others in one that names them."""
-    always, never = Window((*documents.DAYS,), 0, 23 * 60 + 59), Window(("mon",), 0, 1, kinds=("release", "config"))
+    always = Window("00:00", "23:59")
+    never = Window("00:00", "00:01", ("mon",), kinds=("release", "config"))
     saturday = 1_795_824_060_000_000
     assert [documents.may((never,), kind, saturday) for kind in documents.KINDS] == [True, True, False, False]
     assert [documents.may((never, always), kind, saturday) for kind in documents.KINDS] == [True, True, False, True]
@@ -132,7 +133,7 @@ def test_the_way_back_is_urgent() -> None:
         ({"fleet": "ships"}, "it is for fleet 'ships', this is fleet 'plants'"),
         ({"serial": 0}, "serial: expects a number above 0, not 0"),
         ({"serial": True}, "serial: expects a number above 0, not True"),
-        ({"groups": {}}, "groups: expects a list of at most 1000"),
+        ({"groups": {}}, "groups: expects a list of at most 1000, not an object"),
         ({"groups": [{"name": "a", "match": "x ="}]}, "groups[0].match: at character 4: expects a value, not the end"),
         ({"groups": [{"name": "a", "match": "all"}] * 2}, "groups[1]: the name 'a' is used twice"),
         ({"groups": [{"name": "a", "match": "all", "config": {"id": "x", "to": {"target": "../etc/passwd",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -136,6 +137,25 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     found = asked_for(tmp_path, {"since": 0, "until": NOW + 1000})[2]
     assert found[0]["raw_base64"] == "//4gcmF3"
     assert (len(found[1]["raw"]), found[1]["cut"], found[1]["length"]) == (evidence.MAX_LINE, True, 100_000)
+
+
+def test_long_lines_around_are_read_one_by_one(tmp_path: Path) -> None:
+    """However many lines of whatever length lie before an event, no more than a few are in memory at a time."""
+    size, count = 512 << 10, 60
+    life = Life(tmp_path, engine("nothing"))
+    for number in range(count):
+        life.give(lines(b"%02d " % number + b"a" * size))
+    life.give(lines(b"the alert's event"))
+    life.live().end()
+    body = {"ref": ref_of(tmp_path, b"the alert's event"), "around": count}
+    tracemalloc.start()
+    try:
+        state, _, found = asked_for(tmp_path, body)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (state, [row["raw"][:2] for row in found]) == ("done", [*(f"{n:02d}" for n in range(count)), "th"])
+    assert peak < count * size / 2
 
 
 def test_stopped_anywhere(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

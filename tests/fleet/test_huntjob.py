@@ -77,7 +77,7 @@ class Host:
         self.job = Job(held, self.kind.limits, Services(lambda: self.config, command), lambda: None)
         return await self.job.run(self.kind)
 
-    def found(self) -> list[Mapping[str, Any]]:
+    def spooled_rows(self) -> list[Mapping[str, Any]]:
         held = spooled(self.spool, lambda: ASKED).held[self.request.id]
         return [row for number in range(held.parts) for row in records(held.kept(number).part)]
 
@@ -111,7 +111,7 @@ def whole(data: Path, plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> l
     host = Host(data, tmp_path_factory.mktemp("spool"), body(plan))
     assert asyncio.run(host.live()) == ("done", "")
     assert not host.folder.exists()
-    return without(host.found())
+    return without(host.spooled_rows())
 
 
 def test_the_reply(whole: list[dict[str, Any]], data: Path, plan: Plan, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_killed_and_stopped(whole: list[dict[str, Any]], data: Path, plan: Plan,
 
     asyncio.run(lives())
     assert asyncio.run(host.live()) == ("done", "")
-    assert without(host.found()) == whole
+    assert without(host.spooled_rows()) == whole
 
 
 def test_cancelled(data: Path, plan: Plan, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_cancelled(data: Path, plan: Plan, tmp_path: Path) -> None:
     assert asyncio.run(life()) == ("cancelled", "cancelled by ann")
     until("the end of its process", lambda: not host.process())
     assert not host.folder.exists()
-    assert host.found()[-1]["type"] == "end"
+    assert host.spooled_rows()[-1]["type"] == "end"
 
 
 def test_limits(data: Path, plan: Plan, tmp_path: Path) -> None:
@@ -215,5 +215,5 @@ def test_what_the_owner_redacts(tmp_path: Path) -> None:
     store(tmp_path / "data" / "raw", {"auth": [line] * 40, "web": [], "audit": []})
     host = Host(tmp_path / "data", tmp_path / "spool", body(build.from_rules(rules)))
     assert asyncio.run(host.live()) == ("done", "")
-    matches = [row for row in host.found() if row["type"] == "match"]
+    matches = [row for row in host.spooled_rows() if row["type"] == "match"]
     assert [row["fields"] for row in matches] == [{"message": "[redacted] given"}] * 20

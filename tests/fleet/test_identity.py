@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -24,12 +25,12 @@ NOW = datetime.now(UTC)
 CENTRE, FOREIGN = Authority.create("region a", NOW), Authority.create("region b", NOW)
 
 
-def given(csr: str, by: Authority = CENTRE, name: str = "web-1", days: int = 90) -> str:
+def issued(csr: str, by: Authority = CENTRE, name: str = "web-1", days: int = 90) -> str:
     return by.issue(name, requested_key(csr), NOW, days).public_bytes(Encoding.PEM).decode()
 
 
-def answer(csr: str, by: Authority = CENTRE, name: str = "web-1", **more: object) -> Answer:
-    return Answer("0" * 32, given(csr, by, name), CENTRE.pem().decode(), **more)  # type: ignore[arg-type]
+def answer(csr: str, by: Authority = CENTRE, name: str = "web-1", **more: Any) -> Answer:
+    return Answer("0" * 32, issued(csr, by, name), CENTRE.pem().decode(), **more)
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def renewal(
     csr, signature = read_renewal_request(host.renewal_request())
     assert signed_by(csr.encode(), signature, (host.folder / "agent.pem").read_bytes())
     trusted = CENTRE.pem() if authorities is None else authorities
-    return Renewal(given(csr, by), trusted.decode(), signer.sign(trusted))
+    return Renewal(issued(csr, by), trusted.decode(), signer.sign(trusted))
 
 
 def test_renewed(host: Identity) -> None:

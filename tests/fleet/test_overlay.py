@@ -7,7 +7,7 @@ import re
 import tomllib
 import typing
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def again(applied: Applied) -> Applied:
 
 
 @pytest.mark.parametrize(
-    ("above", "made", "ignored"),
+    ("above", "expected", "ignored"),
     [
         ({"log": {"level": "debug"}}, {"log": {"level": "debug", "format": "json"}}, ()),
         ({"log": {"format": "console"}}, {"log": {"format": "json"}}, ("log.format",)),
@@ -92,7 +92,7 @@ def again(applied: Applied) -> Applied:
         ({"redact": [{"fields": ["a"]}], "log": 3, "nothing": {"a": 1}}, {}, ("redact", "log", "nothing")),
     ],
 )  # fmt: skip
-def test_merging(above: dict[str, Any], made: dict[str, Any], ignored: tuple[str, ...]) -> None:
+def test_merging(above: dict[str, Any], expected: dict[str, Any], ignored: tuple[str, ...]) -> None:
     """Tables key by key, inputs and rule sets by name, other lists as a whole; what is locked or not open stays."""
     local = {
         "log": {"format": "json"},
@@ -100,7 +100,7 @@ def test_merging(above: dict[str, Any], made: dict[str, Any], ignored: tuple[str
         "ruleset": [{"name": "s", "paths": ["/s"]}],
     }
     before = repr(local)
-    assert merged(local, above, ("log.format", "uplink", "input c")) == ({**local, **made}, ignored)
+    assert merged(local, above, ("log.format", "uplink", "input c")) == ({**local, **expected}, ignored)
     assert repr(local) == before
 
 
@@ -182,16 +182,16 @@ def test_the_page_lists_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "taken"),
+    ("before", "after", "accepted"),
     [
         ("mqtts://a:8883", "mqtts://b:8883", True), ("mqtts://a:8883", "mqtt://a:1883", False),
         ("mqtts://a:8883", "MQTT://a", False), ("mqtts://a:8883", 3, False), ("mqtt://a:1883", "mqtt://b:1883", True),
         ("mqtt://a:1883", "mqtts://b:8883", True),
     ],
 )  # fmt: skip
-def test_another_address_of_the_region(before: str, after: Any, taken: bool) -> None:
+def test_another_address_of_the_region(before: str, after: Any, accepted: bool) -> None:
     """With TLS where there was TLS."""
-    ignored = () if taken else ("broker.url",)
+    ignored = () if accepted else ("broker.url",)
     assert merged({"broker": {"url": before}}, {"broker": {"url": after}})[1] == ignored
 
 
@@ -465,3 +465,13 @@ def test_watching(seen: list[tuple[float, str]], verdict: str | None) -> None:
     found = [watch.see(now, wrong) for now, wrong in seen]
     assert found[:-1] == [None] * (len(seen) - 1)
     assert found[-1] == verdict
+
+
+def test_how_an_input_is_read_is_the_owners_who_redacts(path: Path) -> None:
+    """Else a field of its format would be none under another one, and would leave."""
+    above = b'[[input]]\nname = "files"\nformat = "text"\npaths = ["/var/log/other"]\n'
+    assert under(path.read_text(), path, "f" * 64, above).input[1].format == "text"
+    redacting = path.read_text() + '[[redact]]\nfields = ["password"]\n'
+    config = under(redacting, path, "f" * 64, above)
+    assert config.input[1] == replace(under(redacting, path, "f" * 64, b"").input[1], paths=("/var/log/other",))
+    assert (config.overlay.ignored, config.overlay.lacking) == (("input files.format",), ())

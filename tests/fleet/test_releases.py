@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from vedette.fleet import releases
 from vedette.fleet.releases import PIECE, Archive, File, Release
@@ -16,8 +17,8 @@ ARCHIVE = Archive(DIGEST, PIECE + 1, (DIGEST, DIGEST), "0.2.0-0123456789ab", {"a
 
 
 def test_bytes_are_read_back() -> None:
-    made = Release("0.2.0", {"x86_64": ARCHIVE})
-    assert releases.read(made.to_bytes()) == made
+    release = Release("0.2.0", {"x86_64": ARCHIVE})
+    assert releases.read(release.to_bytes()) == release
     assert [ARCHIVE.span(n) for n in (0, 1)] == [PIECE, 1]
     assert [*ARCHIVE.files()] == [ARCHIVE, ADDON]
 
@@ -27,8 +28,8 @@ def test_bytes_are_read_back() -> None:
     [
         {"id": "../../etc/cron.d/x-0123456789ab"}, {"id": "0.2.0"}, {"sha256": DIGEST.upper()}, {"pieces": [DIGEST]},
         {"pieces": [DIGEST, "../x"]}, {"size": 0}, {"size": True}, {"size": 1 << 40}, {"pieces": 7},
-        {"addons": []}, {"addons": {"../x": ADDON.to_row()}},
-        {"addons": {"archive": ADDON.to_row() | {"pieces": ["x"]}}},
+        {"addons": []}, {"addons": {"../x": to_builtins(ADDON)}},
+        {"addons": {"archive": to_builtins(ADDON) | {"pieces": ["x"]}}},
     ],
 )  # fmt: skip
 def test_what_is_refused(bend: dict[str, Any]) -> None:

@@ -94,7 +94,7 @@ class Life:
         job = Job(held, self._kind.limits, Services(Config, command), lambda: None)
         return asyncio.run(job.run(self._kind))
 
-    def found(self) -> list[Mapping[str, Any]]:
+    def spooled_rows(self) -> list[Mapping[str, Any]]:
         held = spooled(self.folder).held[self.request.id]
         return [row for number in range(held.parts) for row in records(held.kept(number).part)]
 
@@ -116,7 +116,7 @@ def test_goes_on_after_a_kill(tmp_path: Path) -> None:
         with pytest.raises(Stopped):
             life.live()
     assert life.live() == ("done", "")
-    assert life.found() == [{"n": n} for n in range(40)]
+    assert life.spooled_rows() == [{"n": n} for n in range(40)]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_ends(tmp_path: Path, run: Callable[[Job], object], state: str) -> None:
 
     life = Life(tmp_path, body)
     assert life.live()[0] == state
-    assert sum(len(str(row)) for row in life.found()) <= LIMITS.bytes
+    assert sum(len(str(row)) for row in life.spooled_rows()) <= LIMITS.bytes
     assert spooled(tmp_path).held[life.request.id].whole
 
 

@@ -62,6 +62,7 @@ def test_good_ones() -> None:
         ("body", signed(asked(body={"question": "explain"}))),
         ("unknown", signed(follow_up(asked(), "resume", [AGENT], NOW))),
         ("malformed", b""),
+        ("malformed", canonical({"signed": {**asked().document(), "agents": {"a": 1}}, "signature": "YQ=="})),
         ("malformed", b"[" * 100_000),
         ("malformed", b"x" * (MAX_REQUEST + 1)),
         ("malformed", signed(asked()) + b" "),

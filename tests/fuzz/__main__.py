@@ -46,11 +46,11 @@ def fuzz(name: str, seeds: Sequence[bytes], seconds: int) -> bool:
     command = [sys.executable, "-m", "tests.fuzz", "--child", name, *options]
     command += [f"-artifact_prefix={FOUND}/{name}-", "-print_final_stats=1", str(corpus)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
-    told = done.stdout + done.stderr
-    runs = next((line.split()[-1] for line in told.splitlines() if "number_of_executed_units" in line), "?")
+    output = done.stdout + done.stderr
+    runs = next((line.split()[-1] for line in output.splitlines() if "number_of_executed_units" in line), "?")
     print(f"{name:<22} {'ok' if not done.returncode else 'FAILED'}  {runs} inputs in {seconds} s", flush=True)
     if done.returncode:
-        print(told[-6000:], file=sys.stderr)
+        print(output[-6000:], file=sys.stderr)
     return not done.returncode
 
 
@@ -63,20 +63,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="targets; default: all")
     parser.add_argument("--seconds", type=int, default=60, help="for all targets together")
     parser.add_argument("--reproduce", nargs=2, metavar=("NAME", "FILE"), help="run a target on what was found")
-    given = parser.parse_args(given_all)
+    options = parser.parse_args(given_all)
     from tests.fuzz.targets import TARGETS
 
-    if given.reproduce:
-        TARGETS[given.reproduce[0]].run(Path(given.reproduce[1]).read_bytes())
+    if options.reproduce:
+        TARGETS[options.reproduce[0]].run(Path(options.reproduce[1]).read_bytes())
         return 0
     if importlib.util.find_spec("atheris") is None:
         version = ".".join(map(str, sys.version_info[:2]))
         print(f"fuzz: skipped: atheris is not installed for this Python {version}: pip install 'vedette[fuzz]'")
         return 0
-    names = given.names or list(TARGETS)
+    names = options.names or list(TARGETS)
     if unknown := [name for name in names if name not in TARGETS]:
         parser.error(f"no target {', '.join(unknown)}; there are {', '.join(TARGETS)}")
-    seconds = max(1, given.seconds // len(names))
+    seconds = max(1, options.seconds // len(names))
     good = [fuzz(name, TARGETS[name].seeds, seconds) for name in names]
     return 0 if all(good) else 1
 

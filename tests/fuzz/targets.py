@@ -53,7 +53,7 @@ from vedette.region.build import build as build_bundle
 from vedette.rules.build import from_rules, from_text
 from vedette.rules.ruleset import RuleSet
 from vedette.rules.sql.frontend import Sql
-from vedette.runtime.arrivals import announcement
+from vedette.runtime.rulesets.arrivals import announcement
 
 ROOT = Path(__file__).parents[2]
 LOG = "00112233445566778899aabbccddeeff"
@@ -80,11 +80,11 @@ def _framed(framer: StreamFramer, pieces: tuple[bytes, ...]) -> list[tuple[bytes
         framer.end()
     except ValueError:
         return None
-    found = []
+    events = []
     for run in framer.take():
-        found.append((bytes(run.data), list(run.ends) if run.ends is not None else []))
+        events.append((bytes(run.data), list(run.ends) if run.ends is not None else []))
     assert framer.buffered == 0
-    return found
+    return events
 
 
 def framing(data: bytes) -> None:
@@ -107,14 +107,14 @@ def lines(data: bytes) -> None:
 
 
 def header(data: bytes) -> None:
-    found = syslog.parse(data, NOW)
-    assert found is None or 0 <= found.message_start <= len(data)
-    if found is not None:
-        syslog.unfold(found, data)
+    parsed = syslog.parse(data, NOW)
+    assert parsed is None or 0 <= parsed.message_start <= len(data)
+    if parsed is not None:
+        syslog.unfold(parsed, data)
     usual = syslog.usual(data)
     for host in (False, True) if usual is not None else ():
         syslog.without_time(usual, data, host, True)
-    assert usual is None or syslog.of_usual(usual, data, NOW, None) == found
+    assert usual is None or syslog.of_usual(usual, data, NOW, None) == parsed
 
 
 def decoder(codec: str) -> Callable[[bytes], None]:
@@ -196,8 +196,8 @@ def _engines() -> tuple[Engine, Engine]:
     """With the native kernel and without it: not, of what and what not each."""
     rule = "title: Rule {0}\nid: 6a1f0000-0000-4000-8000-{0:012}\nlogsource: {{category: any}}\n"
     rule += "detection:\n  s: {1}\n  condition: {2}s\nlevel: low\n"
-    given = [(one, negated) for one in _DETECTIONS for negated in ("", "not ")]
-    plan = from_text("---\n".join(rule.format(i, one, negated) for i, (one, negated) in enumerate(given)))
+    cases = [(one, negated) for one in _DETECTIONS for negated in ("", "not ")]
+    plan = from_text("---\n".join(rule.format(i, one, negated) for i, (one, negated) in enumerate(cases)))
     assert not plan.refused
     on, off = (Engine(plan, route=False, kernel=kernel, cache=Cache(0)) for kernel in (True, False))
     return on, off
@@ -287,8 +287,7 @@ def alerts(data: bytes) -> None:
 
 def status(data: bytes) -> None:
     with suppress(ValueError):
-        about = {"received_at": NOW, "collector_id": "c", "topic": "t"}
-        envelope.status_row(data, fleet="f1", agent_id="a1", **about)  # type: ignore[arg-type]
+        envelope.status_row(data, fleet="f1", agent_id="a1", received_at=NOW, collector_id="c", topic="t")
     with suppress(ValueError):
         topics.parse(data.decode("utf-8", "replace"))
 

@@ -1,7 +1,7 @@
 """Names and paths from outside, at every place of agent and region that takes one: bundles, documents, requests,
 announcements, settings, the landing, enrolment, evidence, archives, feeds, decoders. None leads out of its folder.
 
-``VEDETTE_DEEP=N`` draws N instead of 200. The console: ``test_names_console.py``; commands: ``test_names_commands.py``.
+``VEDETTE_DEEP=N`` draws N instead of 100. The console: ``test_names_console.py``; commands: ``test_names_commands.py``.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ release = "X"
 """
 RELEASE = releases.Release("0.1.0", {"x86_64": releases.Archive("0" * 64, 1, ("0" * 64,), "a" * 16)})
 ENROLMENT = enrolment.Request("0" * 32, "0" * 16, "plants", "web-1", "csr", "0" * 64, "0.1.0", 1)
-ROW = Row("00000000-00000000000000000000-" + "0" * 32 + ".seg", "verified", 1, "0" * 64, 1, 1, 1, 1, 1, 1, 1, "0" * 64)
+ROW = Row(
+    "00000000-00000000000000000000-" + "0" * 32 + ".seg", "verified", 1, "0" * 64, 1, 1, 1, 1, 1, 1, 1, "0" * 64, (), ""
+)
 
 
 def replaced(text: str, number: int, name: str) -> str:
@@ -272,7 +274,7 @@ def test_no_name_leads_out(box: Box) -> None:
     """Whatever the name, and wherever it stands: refused by an error of the place's own, or taken within its folder."""
     places = Places(box.folder)
 
-    @examples(200)
+    @examples(100)
     @given(names(box), st.sampled_from(PLACES), st.integers(0, 99))
     def tried(name: str, place: str, number: int) -> None:
         what = f"{place} {number}: {name!r}"

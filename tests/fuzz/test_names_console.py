@@ -1,6 +1,6 @@
 """Names and paths from outside, at every route of the console that takes one, in its path, its query and its body.
 
-The application is asked in this process, with the path as a client wrote it. ``VEDETTE_DEEP=N`` draws N instead of 200.
+The application is asked in this process, with the path as a client wrote it. ``VEDETTE_DEEP=N`` draws N instead of 100.
 """
 
 from __future__ import annotations
@@ -155,12 +155,12 @@ def spelled(call: Any, name: str, number: int) -> tuple[str, str, bytes]:
     return path, query, body or (b"{}" if call.method != "GET" else b"")
 
 
-def test_no_name_leads_out_of_the_console(box: Box) -> None:  # the quick test of its promise: seconds, for 200 requests
+def test_no_name_leads_out_of_the_console(box: Box) -> None:  # the quick test of its promise: seconds, for 100 requests
     """Whatever the name, and wherever it stands in a request: an answer without a fault of the console, an error in one
     line, and nothing outside its folders is touched or shown."""
     with Console(box) as it:
 
-        @examples(200)
+        @examples(100)
         @given(names(box), st.sampled_from(ASKED), st.integers(0, 999))
         def tried(name: str, call: Any, number: int) -> None:
             path, query, body = spelled(call, name, number)

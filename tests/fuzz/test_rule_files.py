@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.deep import examples
 from vedette.api import evaluate
 from vedette.engine.match import Engine
 from vedette.plan.plan import Plan
@@ -256,7 +257,7 @@ def folder(tmp_path: Path) -> Path:
 def test_rules(folder: Path, kind: str) -> None:
     """Rules, correlations, filters and collections with mistakes: never an exception, the good file runs."""
 
-    @settings(max_examples=100)
+    @examples(50)
     @example(b"user: {{ admin_user }}\n")
     @example(b"")
     @given(mistaken(kind))
@@ -271,7 +272,7 @@ def test_test_events(folder: Path) -> None:
     """Files of test events with mistakes: what is wrong is told by file and line, and no rule is touched."""
     bad = folder / "good.test.yml"
 
-    @settings(max_examples=100)
+    @examples(50)
     @given(mistaken("tests"))
     def check(data: bytes) -> None:
         bad.write_bytes(data)
@@ -284,7 +285,7 @@ def test_pipelines(folder: Path, tmp_path: Path) -> None:
     """A pipeline is refused by its file, or it is applied; then what it makes of a rule concerns that rule alone."""
     path = tmp_path / "p.yml"
 
-    @settings(max_examples=100)
+    @examples(50)
     @given(mistaken("pipelines"))
     def check(data: bytes) -> None:
         path.write_bytes(data)

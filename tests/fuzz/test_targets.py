@@ -7,9 +7,10 @@ import tracemalloc
 from random import Random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.deep import examples
 from tests.fuzz.targets import TARGETS, Target
 
 MARKS = (b'"', b"\\", b"[", b"{", b"]", b"}", b"=", b"|", b"<", b">", b"&#x0;", b"\0", b"\n", b" ", b"\xff", b"\\u0000")
@@ -41,7 +42,7 @@ def test_no_exception_escapes(name: str) -> None:
     """Changed good inputs and any bytes: nothing but what the reader promises, and what it gives is consistent."""
     target = TARGETS[name]
 
-    @settings(max_examples=100)
+    @examples(50)
     @example(b"")
     @given(changed(target.seeds))
     def check(data: bytes) -> None:

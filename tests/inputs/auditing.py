@@ -30,10 +30,10 @@ def available() -> str:
     if AUDITCTL is None:
         return "no auditctl"
     status = subprocess.run([AUDITCTL, "-s"], capture_output=True, text=True, check=False)
-    found = dict(line.split(" ", 1) for line in status.stdout.splitlines() if " " in line)
-    if status.returncode or "enabled" not in found:
+    figures = dict(line.split(" ", 1) for line in status.stdout.splitlines() if " " in line)
+    if status.returncode or "enabled" not in figures:
         return "no audit in this kernel, or no right to control it"
-    return "audit is in use on this host" if found.get("pid") != "0" or found["enabled"] == "2" else ""
+    return "audit is in use on this host" if figures.get("pid") != "0" or figures["enabled"] == "2" else ""
 
 
 @contextmanager
@@ -43,15 +43,15 @@ def auditing(*rules: str) -> Iterator[None]:
         pytest.skip(reason)
     was = re.search(r"enabled (\d)", control("-s"))
     assert was is not None
-    made: list[list[str]] = []
+    added: list[list[str]] = []
     try:
         control("-e", "1")
         for rule in rules:
             control(*rule.split())
-            made.append(rule.split())
+            added.append(rule.split())
         yield
     finally:
-        for words in made:
+        for words in added:
             control(*(("-W" if word == "-w" else "-d" if word == "-a" else word) for word in words))
         control("-e", was[1])
 

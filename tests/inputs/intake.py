@@ -70,12 +70,12 @@ class Bin:
     @property
     def by_origin(self) -> dict[str, list[bytes]]:
         """Events per origin, in order."""
-        found: dict[str, list[bytes]] = {}
+        lines: dict[str, list[bytes]] = {}
         for chunk in self.chunks:
             for i, (start, end) in enumerate(chunk.spans()):
                 origin = chunk.origins[chunk.origin_of[i] if chunk.origin_of is not None else 0]
-                found.setdefault(origin, []).append(chunk.data[start:end])
-        return found
+                lines.setdefault(origin, []).append(chunk.data[start:end])
+        return lines
 
 
 def account(counters: Counters, bin: Bin, name: str) -> None:
@@ -102,11 +102,11 @@ LOCAL = "127.0.0.1:0"
 
 @asynccontextmanager
 async def listening(
-    bin: Bin, counters: Counters, idle: float = IDLE_SECONDS, **settings: object
+    bin: Bin, counters: Counters, idle: float = IDLE_SECONDS, **settings: Any
 ) -> AsyncIterator[tuple[SyslogListener, int]]:
     """A started listener, of TCP unless it is said, and its first port; stopped afterwards, and the account checked."""
     settings = settings if settings.keys() & {"udp", "tcp", "tls"} else {"tcp": LOCAL, **settings}
-    listener = SyslogListener(SyslogInput("in", **settings), agent(bin, counters), idle)  # type: ignore[arg-type]
+    listener = SyslogListener(SyslogInput("in", **settings), agent(bin, counters), idle)
     await listener.start()
     try:
         yield listener, listener.addresses[0][2]

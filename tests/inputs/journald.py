@@ -82,11 +82,11 @@ class Journald:
         """All that it has, the oldest first; the last is the one that it writes."""
         return sorted(self.folder.glob("*/*.journal"), key=lambda path: (path.name == "system.journal", path.name))
 
-    def rotated(self, made: Callable[[], None]) -> None:
-        """Do ``made`` until it has begun three more files."""
+    def rotated(self, write: Callable[[], None]) -> None:
+        """Do ``write`` until it has begun three more files."""
         files = len(self.files())
         while len(self.files()) < files + 3:
-            made()
+            write()
 
     def messages(self) -> list[str]:
         """What a test has logged and is still there, in order."""
@@ -110,10 +110,10 @@ def journald(file_size: str = "512K", kernel: str = "no") -> Iterator[Journald]:
     settings = run / "systemd" / "journald.conf.d" / "test.conf"
     settings.parent.mkdir(parents=True)
     settings.write_text(CONFIGURED.format(kernel, file_size))
-    made = Journald(run)
+    daemon = Journald(run)
     try:
-        made.start()
-        yield made
+        daemon.start()
+        yield daemon
     finally:
-        made.kill()
+        daemon.kill()
         shutil.rmtree(run, ignore_errors=True)

@@ -93,62 +93,6 @@ def test_a_flood_of_connections_from_one_peer() -> None:
     asyncio.run(scenario())
 
 
-LISTEN = """
-import asyncio, resource, sys
-import structlog
-from tests.inputs.intake import Bin, agent
-from vedette.inputs.listen import SyslogListener
-from vedette.inputs.settings import SyslogInput
-from vedette.model.counters import Counters
-
-structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-
-async def main():
-    counters, loop = Counters(), asyncio.get_running_loop()
-    listener = SyslogListener(SyslogInput("in", tcp="127.0.0.1:0", max_connections_per_peer=5), agent(Bin(), counters))
-    await listener.start()
-    print(listener.addresses[0][2], flush=True)
-    while await loop.run_in_executor(None, sys.stdin.readline):
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(counters.received["in"], counters.totals["connections_refused"], most, flush=True)
-    await listener.stop()
-
-asyncio.run(main())
-"""
-
-
-def test_a_flood_costs_no_memory() -> None:
-    """The highest memory of a process that refuses a flood is what it was before."""
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": f"{root / 'agent'}:{root}", "PYTHONWARNINGS": ""}
-    with subprocess.Popen(
-        [sys.executable, "-c", LISTEN], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-
-        def state() -> list[int]:
-            process.stdin.write("\n")  # type: ignore[union-attr]
-            process.stdin.flush()  # type: ignore[union-attr]
-            return [int(word) for word in process.stdout.readline().split()]  # type: ignore[union-attr]
-
-        held = [connect(port, "127.0.0.1") for _ in range(5)]
-        for peer in held:
-            peer.sendall(b"<13>calm\n")
-        while state()[0] < 5:
-            pass
-        subprocess.run([sys.executable, "-c", FLOOD, str(port), "100"], check=True, stdout=subprocess.DEVNULL)
-        before = state()
-        subprocess.run([sys.executable, "-c", FLOOD, str(port), str(ATTEMPTS)], check=True, stdout=subprocess.DEVNULL)
-        after = state()
-        assert after[:2] == [5, before[1] + ATTEMPTS]
-        assert after[2] - before[2] < 4 << 10  # KiB
-        for peer in held:
-            peer.close()
-        process.stdin.close()
-
-
 async def test_all_connections_together_are_bounded() -> None:
     """Beyond ``max_connections`` nobody gets in, whoever it is; the file descriptors stay bounded, too."""
     bin, counters = Bin(), Counters()
@@ -259,6 +203,7 @@ async def test_who_has_sent_two_bytes_keeps_nobody_out() -> None:
             peer.close()
 
 
+@pytest.mark.alone
 async def test_no_descriptor_for_a_connection() -> None:
     """A silent connection gives way when there is no descriptor, too; without one, those who connect wait until there
     is. Both are logged, once."""
@@ -297,7 +242,7 @@ async def test_no_descriptor_for_a_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sends", "kept"),
+    ("sends", "stored"),
     [
         (b"<13>half a mess", [b"<13>half a mess"]),
         (b"100 <13>half", [b"<13>half"]),
@@ -306,7 +251,7 @@ async def test_no_descriptor_for_a_connection() -> None:
     ],
     ids=["a line", "counted", "a count", "a line without end"],
 )
-async def test_a_message_that_does_not_end(sends: bytes, kept: list[bytes]) -> None:
+async def test_a_message_that_does_not_end(sends: bytes, stored: list[bytes]) -> None:
     """A connection that begins a message and does not end it is closed in time, told and counted, and what came is an
     event; trickling does not help it. One that is silent between messages, or slow but sure, stays."""
     bin, counters, loop = Bin(), Counters(), asyncio.get_running_loop()
@@ -336,7 +281,7 @@ async def test_a_message_that_does_not_end(sends: bytes, kept: list[bytes]) -> N
     assert told == ["127.0.0.2"]
     assert counters.totals["connections_stalled"] == 1
     rest = [event for event in bin.events if event not in (b"<13>whole", b"<13>still here")]
-    assert [event for event in rest if event not in (b"<13>sure", b"<13>and the next", b"<13>begun")] == kept
+    assert [event for event in rest if event not in (b"<13>sure", b"<13>and the next", b"<13>begun")] == stored
 
 
 async def test_no_one_is_stalled_while_nothing_is_read() -> None:

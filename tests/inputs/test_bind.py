@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.waits import DEADLINE
-from vedette.inputs.bind import bind
+from vedette.inputs.accept import bind
 
 
 @pytest.mark.parametrize("kind", ["tcp", "tls", "udp"])

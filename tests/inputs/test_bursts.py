@@ -34,7 +34,7 @@ def sockets(*peers: str) -> Iterator[tuple[socket.socket, list[socket.socket]]]:
         yield ours, theirs
 
 
-def taken(receiver: Burst | OneByOne) -> list[tuple[str, bytes]]:
+def datagrams(receiver: Burst | OneByOne) -> list[tuple[str, bytes]]:
     """Every datagram that waits, with its peer."""
     found: list[tuple[str, bytes]] = []
     while (received := receiver.receive()) is not None:
@@ -66,7 +66,7 @@ def test_all_come_whole(peers: tuple[str, ...], reader: type[Burst] | type[OneBy
             for i, data in now:
                 theirs[i].sendto(data, ours.getsockname())
             sent = [(peers[i], data) for i, data in now]
-            assert taken(receiver) == sent
+            assert datagrams(receiver) == sent
         assert receiver.receive() is None
         assert not receiver.full
 
@@ -82,7 +82,7 @@ def test_a_burst_is_bounded(reader: type[Burst] | type[OneByOne]) -> None:
         assert received is not None
         assert len(received.lengths) == bursts.SLOTS
         assert receiver.full
-        assert taken(receiver) == [("127.0.0.1", b"x")]
+        assert datagrams(receiver) == [("127.0.0.1", b"x")]
         counts = []
         for _ in range(2):
             for _ in range(12):
@@ -90,7 +90,7 @@ def test_a_burst_is_bounded(reader: type[Burst] | type[OneByOne]) -> None:
             received = receiver.receive()
             assert received is not None
             counts.append(len(received.lengths))
-            taken(receiver)
+            datagrams(receiver)
         assert counts[1] <= 5
 
 

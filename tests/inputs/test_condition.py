@@ -30,13 +30,13 @@ from vedette.inputs.base import Running
 from vedette.inputs.condition import OPENING, WORKS, State
 from vedette.inputs.follow import JournalFollower
 from vedette.inputs.multicast import AuditListener
-from vedette.inputs.plugin import PluginRun, settings_of
+from vedette.inputs.plugin import PluginInput, PluginRun
 from vedette.inputs.settings import AuditInput, FileInput, InputSettings, JournalInput, MqttInput
 from vedette.inputs.subscribe import MqttSubscription
 from vedette.inputs.tail import FileTail
 from vedette.model.counters import Counters
 from vedette.mqtt.settings import MqttSettings
-from vedette.system.plugins import Entry
+from vedette.system.plugins import Entry, settings_of
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 
@@ -244,6 +244,7 @@ async def test_kafka() -> None:
         assert "refused" in transport.condition.reason
 
 
+@pytest.mark.alone
 async def test_no_descriptor_to_accept_with() -> None:
     """A listener works; while the process has no descriptor left it cannot accept, and says so; then it works again,
     also when the one who wanted to connect has gone."""
@@ -272,7 +273,9 @@ async def test_a_plugin() -> None:
     surroundings = agent(Bin(), Counters())
     for steps, end in (([raises, rests], WORKS), ([raises], "the plugin acme:one is in quarantine")):
         Plugin.steps, Plugin.ran = steps, 0
-        run = PluginRun(settings_of(entry)("x"), entry, surroundings, backoff=(0.001, 0.002), stop_seconds=0.3)
+        run = PluginRun(
+            settings_of(PluginInput, entry)("x"), entry, surroundings, backoff=(0.001, 0.002), stop_seconds=0.3
+        )
         async with opened(run) as transport:
             await eventually(str(end), lambda end=end: end in (transport.condition, transport.condition.reason))
 

@@ -24,7 +24,7 @@ from vedette.model.event import MAX_EVENT, Flag
 
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: pip install 'vedette[kafka]'")
 
-from tests.kafka.mocked import HEARTBEAT, UNKNOWN_MEMBER, Mocked, committed, mocked, send
+from tests.kafka.mocked import HEARTBEAT, UNKNOWN_MEMBER, Mocked, committed, mocked, send, send_header
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,24 @@ async def test_what_a_record_is(broker: Mocked) -> None:
     assert (last.get("kafka.topic"), last.get("kafka.partition"), last.host) == ("records", 0, None)
     assert "kafka.headers.other" not in dict(last.fields())
     assert "kafka.key" not in dict(first.fields())
+
+
+async def test_a_header_that_is_not_utf_8(broker: Mocked) -> None:
+    """Its record is taken without headers, counted, said once for its topic; what follows has its own. So many that
+    Python's specialized calls come to them."""
+    name, bin, counters = broker.create("names"), Bin(), Counters()
+    send(broker.address, name, [b"before"] * 100, headers=[("tenant", b"t")])
+    send_header(broker.address, name, [b"\xff\xfe", b"tenant\xff"] * 20)
+    send(broker.address, name, [b"after"], headers=[("tenant", b"t")])
+    with capture_logs() as logs:
+        async with consuming(broker.address, bin, counters, topics=(name,), group=name, headers=("tenant",)):
+            await eventually("141 events", lambda: len(bin.events) == 141)
+    assert bin.by_origin == {
+        "kafka:names/0": [b"hostile"] * 40,
+        "kafka:names/0?h.tenant=t": [b"before"] * 100 + [b"after"],
+    }
+    assert counters.totals["decode_failed"] == 40
+    assert [line["topic"] for line in logs if line["event"] == "payload_undecodable"] == [name]
 
 
 async def test_too_long(broker: Mocked) -> None:
@@ -134,6 +152,7 @@ async def test_what_reaches_the_disk_late_is_not_committed_for_the_topic_that_wa
 
 
 # Takes over a session's time, which is its subject.
+@pytest.mark.long
 async def test_back_pressure(broker: Mocked) -> None:
     """While the raw log takes nothing, nothing is read and the member stays in its group, longer than its session."""
     name, bin, counters = broker.create("pressure", 2), Bin(), Counters()
@@ -198,6 +217,7 @@ async def test_the_topic_is_made_again(broker: Mocked) -> None:
     assert gap["topic"] == name
 
 
+@pytest.mark.long
 async def test_the_topic_is_made_again_meanwhile(broker: Mocked) -> None:
     """While it is read, and larger than before: nothing of the new one is left out."""
     name, bin, counters = broker.create("meanwhile"), Bin(), Counters()
@@ -226,6 +246,7 @@ async def test_records_are_deleted_before_they_are_read(broker: Mocked) -> None:
     assert counters.dropped["in", "vacuumed"] == 15
 
 
+@pytest.mark.long
 async def test_from_the_end(broker: Mocked) -> None:
     """What is there before the first start is skipped, and what comes while it is stopped is not."""
     name, bin, counters = broker.create("end"), Bin(), Counters()

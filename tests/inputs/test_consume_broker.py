@@ -1,8 +1,7 @@
-"""The Kafka input against a real broker, for what a mock does not have: SASL, TLS and being killed."""
+"""The Kafka input against a real broker, for what a mock does not have: SASL and TLS."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.certificates import Authority
-from tests.inputs.consumed import consuming, numbered, numbers
+from tests.inputs.consumed import consuming, numbered
 from tests.inputs.intake import Bin
 from tests.kafka.mocked import send
 from tests.spark_jobs import kafka
@@ -90,22 +89,3 @@ async def test_security(broker: kafka.Kafka, authority: Authority, tmp_path: Pat
         **tls,
     ):
         await eventually("3 events", lambda: len(bin.events) == 3)
-
-
-async def test_the_broker_is_killed(broker: kafka.Kafka) -> None:
-    """While records come: each record is there once when it is back; a stop while it is away does not hang."""
-    name, bin, counters = create(broker, "away", 2), Bin(), Counters()
-    with capture_logs() as logs:
-        async with consuming(broker.address, bin, counters, topics=(name,), static=True):
-            send(broker.address, name, numbered(0, 100))
-            await eventually("100 events", lambda: len(bin.events) == 100)
-            broker.kill()
-            await eventually("a broker that is away", lambda: any(entry["event"] == "broker_away" for entry in logs))
-            await asyncio.to_thread(broker.start)
-            await asyncio.to_thread(send, broker.address, name, numbered(100, 200))
-            await eventually("200 events", lambda: len(bin.events) >= 200)
-        async with consuming(broker.address, bin, counters, topics=(name,), static=True) as consumer:
-            await eventually("both partitions", lambda: len(consumer._reading) == 2)
-            broker.kill()
-            await eventually("the report of it", lambda: consumer._reported)
-    assert numbers(bin) == list(range(200))

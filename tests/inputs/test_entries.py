@@ -103,6 +103,19 @@ def test_an_audit_record(fields: dict[str, str], kind: str) -> None:
         assert (event.get("cmd"), event.get("user")) == ("ls -l", "root")
 
 
+@pytest.mark.parametrize("name", ["_SOURCE_REALTIME_TIMESTAMP", "_AUDIT_ID", "__REALTIME_TIMESTAMP"])
+@pytest.mark.parametrize("digits", [21, 5000])
+def test_a_number_of_any_length(name: str, digits: int) -> None:
+    """A sender's number above 64 bits makes no audit record of an entry, and takes no line away."""
+    whole = {
+        **CURSOR, "_TRANSPORT": "audit", "_AUDIT_TYPE": "1123", "_AUDIT_ID": "77",
+        "_SOURCE_REALTIME_TIMESTAMP": "1795414906123000", "MESSAGE": "USER_CMD pid=5", name: "9" * digits,
+    }  # fmt: skip
+    is_record = name == "__REALTIME_TIMESTAMP"
+    message = b" type=USER_CMD msg=audit(1795414906.123:77): pid=5" if is_record else b" USER_CMD pid=5"
+    assert Lines().line(entry(**whole)).data.endswith(message)
+
+
 def test_a_container() -> None:
     """What Docker's and podman's log drivers add are fields, also by their ECS names; JSON is read."""
     line = Lines().line(entry(MESSAGE='{"level": "warn"}', CONTAINER_NAME="web", CONTAINER_ID="ab12", IMAGE_NAME="i"))

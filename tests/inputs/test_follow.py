@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -235,13 +235,15 @@ def _send_memory(real: Journald, memory: int) -> None:
 
 def children(option: str = "") -> list[int]:
     """The journalctl processes of this one; with an ``option`` those that were given it."""
-    found = []
+    pids = []
     for task in Path("/proc/self/task").glob("*/children"):
-        for child in task.read_text().split():
-            command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-            if command[0] == "journalctl" and (not option or option in command):
-                found.append(int(child))
-    return found
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            for child in task.read_text().split():
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+                    if command[0] == "journalctl" and (not option or option in command):
+                        pids.append(int(child))
+    return pids
 
 
 async def test_a_child_that_ends(real: Journald) -> None:

@@ -48,7 +48,7 @@ def test_requests_in_pieces(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "hosts", "taken"),
+    ("version", "hosts", "accepted"),
     [
         ("1.1", ["h"], True), ("1.1", [""], True), ("1.1", ["[::1]:8088"], True), ("1.1", ["192.0.2.1:8088"], True),
         ("1.1", ["h \t"], True),
@@ -57,13 +57,13 @@ def test_requests_in_pieces(size: int) -> None:
         ("1.0", [], True), ("1.0", ["h"], True), ("1.0", ["h", "i"], False), ("1.0", ["a b"], False),
     ],
 )  # fmt: skip
-def test_one_host(version: str, hosts: list[str], taken: bool) -> None:
+def test_one_host(version: str, hosts: list[str], accepted: bool) -> None:
     """RFC 9112, 3.2: else the request is answered by 400, and its body is left out."""
     fields = "".join(f"{name}: {host}\r\n" for name, host in zip(("Host", "hOST"), hosts, strict=False))
     found = reader()
     found.feed(f"POST /events HTTP/{version}\r\n{fields}Content-Length: 1\r\n\r\nx".encode())
     first = found.requests[0]
-    assert (first.refused is None, first.body.whole()) == ((True, b"x") if taken else (False, b""))
+    assert (first.refused is None, first.body.whole()) == ((True, b"x") if accepted else (False, b""))
     assert first.refused is None or first.refused.status == 400
     if version == "1.1":
         found.feed(post(b"next"))

@@ -234,13 +234,13 @@ async def test_datagrams() -> None:
     bin, counters = Bin(), Counters()
     async with listening(bin, counters, udp=LOCAL) as (_, port):
         with (
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one,
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as two,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as second,
         ):
-            two.bind(("127.0.0.9", 0))
+            second.bind(("127.0.0.9", 0))
             for data in (b"<13>a\nb\n", b"", b"\xff\x00"):
-                one.sendto(data, ("127.0.0.1", port))
-            two.sendto(b"x" * 60_000, ("127.0.0.1", port))
+                first.sendto(data, ("127.0.0.1", port))
+            second.sendto(b"x" * 60_000, ("127.0.0.1", port))
         await eventually("4 events", lambda: len(bin.events) == 4)
     assert bin.by_origin == {"127.0.0.1": [b"<13>a\nb", b"\n", b"\xff\x00"], "127.0.0.9": [b"x" * 60_000]}
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -26,10 +27,10 @@ pytestmark = pytest.mark.peer
 
 
 @asynccontextmanager
-async def listening(bin: Bin, counters: Counters | None = None, **settings: object) -> AsyncIterator[Counters]:
+async def listening(bin: Bin, counters: Counters | None = None, **settings: Any) -> AsyncIterator[Counters]:
     """A running input that has opened its socket; stopped afterwards, and the account checked."""
     counted = counters or Counters()
-    listener = AuditListener(AuditInput("a", **settings), agent(bin, counted, list(bin.positions.values())))  # type: ignore[arg-type]
+    listener = AuditListener(AuditInput("a", **settings), agent(bin, counted, list(bin.positions.values())))
     with capture_logs() as logs:
         task = asyncio.create_task(listener.run())
         try:

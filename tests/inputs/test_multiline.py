@@ -37,7 +37,7 @@ class Reader:
     def __init__(self, begins: object = DATED, unwrap: object = None, timeout: float = 1.0) -> None:
         self.events = Events(begins, unwrap, timeout)  # type: ignore[arg-type]
         self.lines = Lines()
-        self.given: list[bytes] = []
+        self.handed_on: list[bytes] = []
         self.places: list[tuple[int, int]] = [(0, 0)]
         """Place in the file, and how many events were given by then."""
         self.cut: list[int] = []
@@ -58,10 +58,10 @@ class Reader:
         start, marks = 0, dict(run.marks)
         for end in run.ends:
             if marks.get(start, 0) & Flag.CUT:
-                self.cut.append(len(self.given))
-            self.given.append(run.data[start:end])
+                self.cut.append(len(self.handed_on))
+            self.handed_on.append(run.data[start:end])
             start = end
-        self.places.append((self.events.consumed, len(self.given)))
+        self.places.append((self.events.consumed, len(self.handed_on)))
 
     def expire(self, now: float) -> None:
         self.events.expire(now)
@@ -79,11 +79,11 @@ def test_a_trace_is_one_event() -> None:
     reader = Reader()
     reader.feed(TRACE)
     whole = [one.rstrip(b"\n") for one in re.split(rb"\n(?=2026)", TRACE)]
-    assert [one.rstrip(b"\n") for one in reader.given] == whole[:2]
-    assert reader.given[1].count(b"\n") == 5  # the empty line is of the trace
+    assert [one.rstrip(b"\n") for one in reader.handed_on] == whole[:2]
+    assert reader.handed_on[1].count(b"\n") == 5  # the empty line is of the trace
     assert reader.events.consumed == TRACE.rindex(b"2026")
     reader.end()
-    assert [one.rstrip(b"\n") for one in reader.given] == whole
+    assert [one.rstrip(b"\n") for one in reader.handed_on] == whole
     assert reader.events.consumed == len(TRACE)
 
 
@@ -92,7 +92,7 @@ def test_continued_by_indentation() -> None:
     reader = Reader(Multiline(continue_=r"^\s|^Caused by").asked(Guard()))
     reader.feed(b"  lost\nError\n\tat x\nCaused by: y\nnext\n")
     reader.end()
-    assert reader.given == [b"  lost", b"Error\n\tat x\nCaused by: y", b"next"]
+    assert reader.handed_on == [b"  lost", b"Error\n\tat x\nCaused by: y", b"next"]
 
 
 def test_timeout() -> None:
@@ -100,15 +100,15 @@ def test_timeout() -> None:
     reader = Reader()
     reader.feed(b"2026-a\n b\n", 10.0)
     reader.expire(10.9)
-    assert not reader.given
+    assert not reader.handed_on
     reader.feed(b" c\n", 10.9)
     reader.expire(11.5)
-    assert not reader.given
+    assert not reader.handed_on
     reader.expire(11.9)
-    assert reader.given == [b"2026-a\n b\n c"]
+    assert reader.handed_on == [b"2026-a\n b\n c"]
     reader.feed(b" d\n", 12.0)
     reader.expire(13.0)
-    assert reader.given[1:] == [b" d"]
+    assert reader.handed_on[1:] == [b" d"]
 
 
 def test_cut() -> None:
@@ -117,7 +117,7 @@ def test_cut() -> None:
     data = b"2026-a\n" + b" %b\n" % (b"x" * 1000) * 1200 + b"2026-b\n"
     reader.feed(data)
     reader.end()
-    assert [len(one) for one in reader.given] == [MAX_EVENT, 6]
+    assert [len(one) for one in reader.handed_on] == [MAX_EVENT, 6]
     assert reader.cut == [0]
     assert reader.events.consumed == len(data)
 
@@ -128,7 +128,7 @@ def test_a_line_that_was_cut() -> None:
     data = b"2026-a\n" + b"y" * (MAX_EVENT + 5000) + b"\n2026-b\n2026-c\n"
     for at in range(0, len(data), 100_000):
         reader.feed(data[at : at + 100_000])
-    assert [len(one) for one in reader.given] == [MAX_EVENT, 6]
+    assert [len(one) for one in reader.handed_on] == [MAX_EVENT, 6]
     assert (reader.cut, reader.events.consumed) == ([0], data.index(b"2026-c"))
 
 
@@ -137,12 +137,12 @@ def test_memory_is_bounded() -> None:
     reader = Reader(lambda text: False, wrapped)
     for i in range(HELD_BYTES // 1000 + 20):
         reader.feed(b"s%d F " % (i % 8) + b"z" * 1000 + b"\n")
-    assert len(reader.given) >= 8
+    assert len(reader.handed_on) >= 8
     endless = Reader()
     for i in range(100):
         endless.feed(b" line\n", i * 0.9)
         endless.expire(i * 0.9)
-    assert 1 <= len(endless.given) <= 100 * 0.9 / WAIT_SECONDS + 1
+    assert 1 <= len(endless.handed_on) <= 100 * 0.9 / WAIT_SECONDS + 1
 
 
 def naive(data: bytes, begins: object) -> list[bytes]:
@@ -181,10 +181,10 @@ def test_pieces_and_beginning_again(lines: list[tuple[bytes, int, bytes]], sizes
         reader.feed(data[at : at + size])
         at += size
     reader.end()
-    assert reader.given == naive(data, begins)
+    assert reader.handed_on == naive(data, begins)
     assert reader.events.consumed == len(data)
     for place, given_by_then in reader.places:
         again = Reader(begins, wrapped)
         again.feed(data[place:])
         again.end()
-        assert reader.given[:given_by_then] + again.given == reader.given
+        assert reader.handed_on[:given_by_then] + again.handed_on == reader.handed_on

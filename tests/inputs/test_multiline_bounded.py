@@ -39,7 +39,7 @@ def test_one_line_does_not_hold_the_agent(pattern: str, line: bytes, key: str) -
     reader.feed(data)
     reader.end()
     assert time.process_time() - used < 2 * bounded.QUARANTINE_AFTER * bounded.SECONDS + bounded.DEBT
-    assert b"\n".join(reader.given) + b"\n" == data
+    assert b"\n".join(reader.handed_on) + b"\n" == data
     assert reader.events.consumed == len(data)
 
 
@@ -50,13 +50,13 @@ def test_an_undecided_line_begins_an_event() -> None:
     slow = b"a" * 60 + b"cd"
     reader = Reader(begins)
     reader.feed(b"one\naac\n" + slow + b"\naac\n")
-    assert reader.given == [b"one\naac"]
+    assert reader.handed_on == [b"one\naac"]
     assert guard.overruns == 1
     reader.feed((slow + b"\n") * bounded.QUARANTINE_AFTER + b"aac\nend\n")
     reader.end()
     assert guard.quarantined
     assert guard.overruns == bounded.QUARANTINE_AFTER
-    assert reader.given == [b"one\naac", slow + b"\naac", *[slow] * bounded.QUARANTINE_AFTER, b"aac", b"end"]
+    assert reader.handed_on == [b"one\naac", slow + b"\naac", *[slow] * bounded.QUARANTINE_AFTER, b"aac", b"end"]
 
 
 def test_an_ordinary_pattern_is_not_timed() -> None:

@@ -12,12 +12,12 @@ import pytest
 
 from tests.inputs.intake import Bin, agent
 from tests.waits import DEADLINE, eventually
-from vedette.inputs.plugin import PluginRun, settings_of
+from vedette.inputs.plugin import PluginInput, PluginRun
 from vedette.model.counters import Counters
 from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Flag
 from vedette.model.plugins import Feed, Stopped
 from vedette.system import plugins
-from vedette.system.plugins import FAULTS, Entry
+from vedette.system.plugins import FAULTS, Entry, settings_of
 
 
 class Plugin:
@@ -58,7 +58,7 @@ async def running(
 ) -> AsyncIterator[tuple[Bin, plugins.Health, asyncio.Task[None]]]:
     Plugin.steps, Plugin.ran = [*steps], 0
     entry = Entry("inputs", "acme", "1", "one", target)
-    settings = settings_of(entry)("x", options=options)
+    settings = settings_of(PluginInput, entry)("x", options=options)
     bin = bin or Bin()
     surroundings = agent(bin, Counters())
     run = PluginRun(settings, entry, surroundings, backoff=(0.001, 0.002), stop_seconds=0.3)

@@ -12,15 +12,15 @@ from tests.inputs.intake import Bin, agent
 from tests.settings import PolledFiles
 from tests.waits import eventually
 from vedette.config.private import is_private
-from vedette.config.settings import AgentSettings, Config
+from vedette.config.settings import AgentSettings, ArchiveSettings, Config, UplinkSettings
 from vedette.inputs.condition import WORKS
 from vedette.inputs.files import PRIVATE
-from vedette.inputs.plugin import settings_of
+from vedette.inputs.plugin import PluginInput
 from vedette.inputs.settings import FileInput
 from vedette.inputs.tail import FileTail
 from vedette.model.counters import Counters
-from vedette.sinks.settings import WebhookSink
-from vedette.system.plugins import Entry
+from vedette.sinks.settings import FileSink, WebhookSink
+from vedette.system.plugins import Entry, settings_of
 
 
 async def test_the_agents_own_files_are_no_logs(tmp_path: Path) -> None:
@@ -70,7 +70,36 @@ def test_the_configuration_and_what_plugins_are_given(tmp_path: Path) -> None:
     for path in (file, password, log):
         path.write_text("secret")
     options = {"path": str(log), "key": "\0", "servers": [{"password_file": str(password)}]}
-    plugin = settings_of(Entry("inputs", "acme", "1", "one", "tests.inputs.test_plugin:Plugin"))
+    plugin = settings_of(PluginInput, Entry("inputs", "acme", "1", "one", "tests.inputs.test_plugin:Plugin"))
     private = partial(is_private, Config(input=(plugin("p", options=options),)), file)
     answers = {path.name: FileInput("f", paths=(str(path),)).foreseen(private).reason for path in (file, password, log)}
     assert answers == {"vedette.toml": f"{file}: {PRIVATE}", "password": f"{password}: {PRIVATE}", "app.log": ""}
+
+
+def test_the_alerts_that_it_writes(tmp_path: Path) -> None:
+    """Neither a sink's file, also rotated, linked or with its folder a link, nor the folder of a directory uplink, nor
+    the agent's own of the archive: each would make alerts of its alerts. A log beside them, and one whose name only
+    begins like the sink's, is read."""
+    logs, landing = tmp_path / "logs", tmp_path / "landing"
+    archived, shared = tmp_path / "archive" / "a1" / "part.seg", tmp_path / "archive" / "app.log"
+    for folder in (logs, landing / "alerts", archived.parent):
+        folder.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(logs)
+    alerts, linked, landed = logs / "alerts.log", logs / "b.log", landing / "alerts" / "part.log"
+    rotated, other, beside = logs / "alerts.log.2", logs / "alerts.log.web.log", logs / "app.log"
+    dated = logs / "alerts.log-20261129"
+    for path in (alerts, landed, rotated, dated, other, beside, archived, shared):
+        path.write_text("failed password\n")
+    os.link(alerts, linked)
+    config = Config(
+        agent=AgentSettings(id="a1", data_dir=tmp_path / "data"),
+        archive=ArchiveSettings(str(tmp_path / "archive")),
+        uplink=UplinkSettings(path=landing),
+        sink=(FileSink("alerts", path=tmp_path / "link" / "alerts.log"),),
+    )
+    private = partial(is_private, config, None)
+    for path in (alerts, rotated, dated, linked, landed, archived):
+        foreseen = FileInput("f", paths=(str(path),)).foreseen(private)
+        assert (foreseen.state, foreseen.reason) == ("failing", f"{path}: {PRIVATE}")
+    for path in (other, beside, shared):
+        assert FileInput("f", paths=(str(path),)).foreseen(private) == WORKS

@@ -193,6 +193,19 @@ async def test_repeats_of_another_life() -> None:
     assert all(chunk.message_ids is not None for chunk in bin.chunks)
 
 
+async def test_repeats_within_a_run() -> None:
+    """Without an answer a sender may send a message twice in a row: by its own retry and by that of its session."""
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters) as (_, port):
+        sender = await Sender.open(port)
+        await sender.answered(sender.send(TIMED % 1, TIMED % 1, b"<13>coarse", b"<13>coarse"))
+        sender.close()
+    assert bin.events == [TIMED % 1, b"<13>coarse", b"<13>coarse"]
+    assert counters.dropped["in", "duplicate"] == 1
+    flags = [chunk.flags(start) for chunk in bin.chunks for start, _ in chunk.spans()]
+    assert flags == [0, 0, Flag.DUP]
+
+
 async def test_a_long_message() -> None:
     """One above MAX_EVENT is cut, flagged, counted and answered."""
     bin, counters = Bin(), Counters()

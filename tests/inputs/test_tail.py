@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import math
 import os
 import random
-import resource
 import shutil
 import signal
 import socket
-import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -22,7 +20,8 @@ from structlog.testing import capture_logs
 from tests.inputs.intake import Bin, account, agent, rsyslogd
 from tests.settings import PolledFiles
 from tests.waits import eventually, until
-from vedette.inputs import files
+from vedette.inputs import backlog, files
+from vedette.inputs.file_reader import TURN_BYTES
 from vedette.inputs.settings import FileInput
 from vedette.inputs.tail import FileTail
 from vedette.model.counters import Counters, Log
@@ -37,6 +36,7 @@ class Polled(FileTail):
     """Counts its polls."""
 
     polls = 0
+    counters: Counters
 
     async def _turn(self) -> bool:
         more = await super()._turn()
@@ -57,12 +57,14 @@ async def tailing(
     from_start: bool = True,
     linger: float = LINGER,
     open_files: int = OPEN_FILES,
+    turn_bytes: int = TURN_BYTES,
 ) -> AsyncIterator[Polled]:
     """A running tail; stopped afterwards, and the account checked. Goes on from ``positions``, else the bin's."""
     counters, before = Counters(), len(bin.chunks)
     settings = PolledFiles("f", paths=tuple(map(str, paths)), format="text", poll=POLL, from_start=from_start)
     surroundings = agent(bin, counters, list((positions or bin.positions).values()))
-    followed = Polled(settings, surroundings, linger=linger, open_files=open_files)
+    followed = Polled(settings, surroundings, linger=linger, open_files=open_files, turn_bytes=turn_bytes)
+    followed.counters = counters
     task = asyncio.create_task(followed.run())
     try:
         yield followed
@@ -77,12 +79,6 @@ async def tailing(
 def append(path: Path, text: str | bytes) -> None:
     with path.open("ab") as file:
         file.write(text.encode() if isinstance(text, str) else text)
-
-
-def held(folder: Path) -> list[str]:
-    """The files under ``folder`` that this process has open."""
-    links = (os.path.realpath(entry.path) for entry in os.scandir("/proc/self/fd"))
-    return [link for link in links if link.startswith(str(folder))]
 
 
 def by_path(bin: Bin) -> dict[str, FilePosition]:
@@ -139,6 +135,84 @@ async def test_rotation_by_rename(tmp_path: Path) -> None:
     assert len(bin.events) == 5
 
 
+async def test_a_rotated_file_leaves_others_their_turn(tmp_path: Path) -> None:
+    """What is left of a rotated file comes before the next file of its path, and a chunk at a time: other paths, and
+    files that were rotated from these, are not behind it. The input's condition says how much is left."""
+    bin, path, other, reasons = Bin(), tmp_path / "a.log", tmp_path / "b.log", set[str]()
+    append(path, "a first\n")
+    append(other, "b first\n")
+    long = [b"a line %d of a file that is long by now" % i for i in range(100_000)]
+    async with tailing(bin, path, other, turn_bytes=1) as followed:
+        await eventually("2 events", lambda: len(bin.events) == 2)
+        path.rename(tmp_path / "a.log.1")
+        append(tmp_path / "a.log.1", b"".join(line + b"\n" for line in long))
+        append(path, "a new\n")
+        append(other, "b more\n")
+        other.rename(tmp_path / "b.log.1")
+        append(other, "b new\n")
+
+        def whole() -> bool:
+            reasons.add(followed.condition.reason)
+            return len(bin.events) == len(long) + 5
+
+        await eventually("the events", whole)
+    of_a = [event for event in bin.events if event.startswith(b"a")]
+    assert of_a == [b"a first", *long, b"a new"]
+    assert [event for event in bin.events if event.startswith(b"b")] == [b"b first", b"b more", b"b new"]
+    assert bin.events.index(b"b new") < bin.events.index(long[-1])
+    assert any(f"bytes of 1 files, most of {tmp_path}/a.log.1" in reason for reason in reasons)
+
+
+async def test_a_rotated_file_without_end(tmp_path: Path) -> None:
+    """A hole of terabytes in one path's rotated file keeps nothing from being read at other paths."""
+    bin, path, other = Bin(), tmp_path / "a.log", tmp_path / "b.log"
+    append(path, "a\n")
+    append(other, "b\n")
+    async with tailing(bin, path, other) as followed:
+        await eventually("2 events", lambda: len(bin.events) == 2)
+        path.rename(tmp_path / "a.log.1")
+        os.truncate(tmp_path / "a.log.1", 7 << 40)
+        append(path, "a new\n")
+        await eventually("a file that is behind", lambda: "a.log.1" in followed.condition.reason)
+        append(other, "b more\n")
+        await eventually("the other path's line", lambda: b"b more" in bin.events)
+    assert b"a new" not in bin.events
+
+
+async def test_many_new_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look takes up some of them, and lists their folder once: what is followed is read between."""
+    listings = 0
+
+    def listed(folder: str) -> list[str]:
+        nonlocal listings
+        listings += 1
+        return files.listed(folder)
+
+    monkeypatch.setattr(backlog, "NEW_FILES", 10)
+    monkeypatch.setattr(backlog, "listed", listed)
+    other = tmp_path / "b" / "app.log"
+    reasons: set[str] = set()
+
+    class Watched(Bin):
+        async def ready(self) -> None:
+            if len(self.chunks) == 5:
+                append(other, "more\n")
+            reasons.add(followed.condition.reason)
+
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    append(other, "first\n")
+    bin = Watched()
+    async with tailing(bin, tmp_path / "*" / "*.log") as followed:
+        await eventually("an event", lambda: bin.events == [b"first"])
+        for number in range(200):
+            append(tmp_path / "a" / f"{number:03}.log", f"{number}\n")
+        await eventually("the events", lambda: len(set(bin.events)) == 202)
+        assert listings <= followed.polls + 2
+    assert bin.events.index(b"more") < 50
+    assert any("files not begun" in reason for reason in reasons)
+
+
 async def test_rotation_while_stopped(tmp_path: Path) -> None:
     """A file rotated while the agent was down is found by its inode, read to its end, and before the new one."""
     bin, path = Bin(), tmp_path / "a.log"
@@ -161,8 +235,8 @@ async def test_rotation_between_the_first_look_and_the_opening(tmp_path: Path, m
         await eventually("the events", lambda: bin.events == [b"one"])
     append(path, "two\n")
 
-    def rotated(looked_at: object, **options: object) -> os.stat_result:
-        found = real(looked_at, **options)  # type: ignore[arg-type]
+    def rotated(looked_at: object, **options: Any) -> os.stat_result:
+        found = real(looked_at, **options)
         if str(looked_at) == str(path) and found.st_size == 8:
             path.rename(tmp_path / "a.log.1")
             append(path, "new\n")
@@ -211,6 +285,28 @@ async def test_truncation(tmp_path: Path, after: str, running: bool) -> None:
         async with tailing(bin, path, positions=by_path(bin)):
             await eventually("2 events", lambda: len(bin.events) == 2)
         assert bin.events == [b"the first line", after.strip().encode()]
+
+
+async def test_copied_and_truncated(tmp_path: Path) -> None:
+    """What was written between the last look and the copy is read from that, and a line that was half read is whole."""
+    bin, path, copy = Bin(), tmp_path / "a.log", tmp_path / "a.log.1"
+    append(path, "one\ntwo\nthr")
+    async with tailing(bin, path) as followed:
+        await eventually("2 events", lambda: len(bin.events) == 2)
+        append(path, "ee\nfour\n")
+        shutil.copy(path, copy)
+        path.write_text("new\n")
+        await eventually("5 events", lambda: len(bin.events) == 5)
+        copy.rename(tmp_path / "a.log.2")
+        append(path, "newer\n")
+        await eventually("6 events", lambda: len(bin.events) == 6)
+        shutil.copy(path, copy)
+        path.write_text("newest\n")
+        await eventually("7 events", lambda: len(bin.events) == 7)
+        await followed.polled(LINGER)
+    async with tailing(bin, path) as followed:
+        await followed.polled(LINGER)
+    assert bin.events == [b"one", b"two", b"three", b"four", b"new", b"newer", b"newest"]
 
 
 async def test_truncation_within_a_turn(tmp_path: Path) -> None:
@@ -264,6 +360,13 @@ async def test_positions_of_other_inputs(tmp_path: Path) -> None:
         ("/l/x/y/a.log", "/l/**/*.log", True),
         ("/l/a.log", "/l/**/*.log", True),
         ("/l/x/a.log", "/l/*.log", False),
+        ("/l/.a.log", "/l/*.log", False),
+        ("/l/.a.log", "/l/.*.log", True),
+        ("/l/.x/a.log", "/l/**/*.log", False),
+        ("/l/x/y/a.log", "/l/**", True),
+        ("/l/x/y/a.log", "/l/**/y/*.log", True),
+        ("/l/xy/a.log", "/l/**/y/*.log", False),
+        ("/l/y/z/a.log", "/l/**/y/*.log", False),
         ("/l/b.log", "/l/a.log", False),
         ("/l/a.log.old", "/l/a.log", False),
     ],
@@ -294,7 +397,7 @@ async def test_ten_megabyte_line(tmp_path: Path) -> None:
     append(path, b"x" * 10_000_000 + b"\nnext\n")
     async with tailing(bin, path) as tail:
         await eventually("2 events", lambda: len(bin.events) == 2)
-        assert tail._agent.counters.cut["f"] == 1
+        assert tail.counters.cut["f"] == 1
     assert [len(event) for event in bin.events] == [MAX_EVENT, 4]
     assert bin.chunks[0].flags(0) == Flag.CUT
     assert bin.chunks[-1].file is not None
@@ -324,13 +427,14 @@ async def test_unreadable_paths(tmp_path: Path) -> None:
 async def test_back_pressure(tmp_path: Path) -> None:
     """While the raw log takes nothing, nothing is read; a stop then ends at once."""
     bin, path = Bin(), tmp_path / "a.log"
-    async with tailing(bin, path):
+    async with tailing(bin, path) as tail:
         bin.close()
         append(path, "one\n")
         await eventually("a read that waits", lambda: bin.waiting)
         assert not bin.events
         bin.reopen()
         await eventually("the events", lambda: bin.events == [b"one"])
+        await tail.polled()  # a read that had begun is over
         bin.close()
         append(path, "two\n")
         await eventually("a read that waits", lambda: bin.waiting)
@@ -347,135 +451,6 @@ async def test_unwritable_log(tmp_path: Path) -> None:
         await followed.run()
     await followed.stop()
     assert counters.received["f"] == 0
-
-
-@contextmanager
-def no_descriptor() -> Iterator[Callable[[str], None]]:
-    """None is left for this process: every one that there may be is taken. Gives a shell that has its own."""
-    shell = subprocess.Popen(["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert shell.stdin is not None
-    assert shell.stdout is not None
-
-    def do(command: str) -> None:
-        shell.stdin.write(f"{command}; echo done\n".encode())  # type: ignore[union-attr]
-        shell.stdin.flush()  # type: ignore[union-attr]
-        assert shell.stdout.readline() == b"done\n"  # type: ignore[union-attr]
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 2, hard))
-    taken: list[int] = []
-    try:
-        with suppress(OSError):
-            while True:
-                taken.append(os.open(os.devnull, os.O_RDONLY))
-        yield do
-    finally:
-        for descriptor in taken:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        shell.communicate()
-
-
-@pytest.mark.parametrize("pattern", ["a.log", "*.log"])
-async def test_no_descriptor_is_no_rotation(tmp_path: Path, pattern: str) -> None:
-    """While no folder can be read and nothing opened, no file is taken to have gone: those that are open are read, and
-    what was renamed or came meanwhile is found, and read to its end, when there are descriptors again."""
-    bin, path = Bin(), tmp_path / "a.log"
-    append(path, "one\n")
-    with capture_logs() as logs:
-        async with tailing(bin, tmp_path / pattern) as tail:
-            await eventually("the events", lambda: bin.events == [b"one"])
-            with no_descriptor() as do:
-                do(f"echo two >> {path}")
-                await eventually("the events", lambda: bin.events[1:] == [b"two"])
-                await tail.polled(LINGER)
-                assert not [entry for entry in logs if entry["event"] == Log.FILE_ROTATED]
-                for turn in range(3):  # the second comes and goes without ever having been opened
-                    do(f"echo three {turn} >> {path}; mv {path} {path}.{turn}")
-                    await tail.polled()
-                do(f"echo four >> {path}")
-                await tail.polled(LINGER)
-            await eventually("6 events", lambda: len(bin.events) == 6)
-    assert sorted(bin.events) == [b"four", b"one", *(b"three %d" % turn for turn in range(3)), b"two"]
-    rotated = [entry["now"] for entry in logs if entry["event"] == Log.FILE_ROTATED]
-    assert None not in rotated
-    unreadable = [entry["reason"] for entry in logs if entry["event"] == Log.FILE_UNREADABLE]
-    assert any("Too many open files" in reason for reason in unreadable)
-
-
-async def test_a_folder_that_cannot_be_read_is_no_rotation(tmp_path: Path) -> None:
-    """Where a file cannot even be looked at, it has not gone; files elsewhere are not touched by that."""
-    real = os.stat
-
-    def failing(path: object, **options: object) -> os.stat_result:
-        if str(path) == str(tmp_path / "a.log"):
-            raise OSError(errno.EIO, "the disk fails")
-        return real(path, **options)  # type: ignore[arg-type]
-
-    bin = Bin()
-    append(tmp_path / "a.log", "one\n")
-    append(tmp_path / "b.log", "one\n")
-    with capture_logs() as logs:
-        async with tailing(bin, tmp_path / "a.log", tmp_path / "b.log") as tail:
-            await eventually("2 events", lambda: len(bin.events) == 2)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(os, "stat", failing)
-                await tail.polled(LINGER)
-                (tmp_path / "b.log").rename(tmp_path / "b.log.1")
-                append(tmp_path / "b.log", "two\n")
-                await eventually("3 events", lambda: len(bin.events) == 3)
-            append(tmp_path / "a.log", "two\n")
-            await eventually("4 events", lambda: len(bin.events) == 4)
-            await eventually(
-                "the log event FILE_ROTATED", lambda: any(entry["event"] == Log.FILE_ROTATED for entry in logs)
-            )
-    rotated = [entry["path"] for entry in logs if entry["event"] == Log.FILE_ROTATED]
-    assert rotated == [str(tmp_path / "b.log")]
-
-
-async def test_a_rotated_file_that_cannot_be_opened_waits(tmp_path: Path) -> None:
-    """What was written to it before it was rotated is read once there is a descriptor, however late."""
-    real, spent = os.open, True
-
-    def opened(path: str, flags: int) -> int:
-        if spent and str(path).endswith("a.log.1"):
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return real(path, flags)
-
-    bin = Bin()
-    append(tmp_path / "a.log", "one\n")
-    with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
-        patch.setattr(os, "open", opened)
-        async with tailing(bin, tmp_path / "a.log", tmp_path / "b.log", open_files=1) as tail:
-            await eventually("an event", lambda: len(bin.events) == 1)
-            append(tmp_path / "b.log", "one\n")  # takes the descriptor
-            await eventually("2 events", lambda: len(bin.events) == 2)
-            append(tmp_path / "a.log.1", "")
-            os.replace(tmp_path / "a.log", tmp_path / "a.log.1")
-            append(tmp_path / "a.log.1", "two\n")
-            append(tmp_path / "a.log", "three\n")
-            await eventually(
-                "the log event FILE_UNREADABLE", lambda: any(entry["event"] == Log.FILE_UNREADABLE for entry in logs)
-            )
-            await tail.polled(LINGER)
-            spent = False
-            await eventually("4 events", lambda: len(bin.events) == 4)
-    assert sorted(bin.events) == [b"one", b"one", b"three", b"two"]
-
-
-async def test_more_files_than_are_held_open(tmp_path: Path) -> None:
-    """Files beyond the bound are closed and opened again when they grow, without losing their place."""
-    bin, paths = Bin(), [tmp_path / f"{i}.log" for i in range(10)]
-    for path in paths:
-        append(path, "one\n")
-    async with tailing(bin, tmp_path / "*.log", open_files=3):
-        await eventually("10 events", lambda: len(bin.events) == 10)
-        assert 0 < len(held(tmp_path)) <= 4
-        for path in paths:
-            append(path, "two\n")
-        await eventually("20 events", lambda: len(bin.events) == 20)
-    assert sorted(bin.events) == [b"one"] * 10 + [b"two"] * 10
-    assert not held(tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.inputs.intake import Bin, account, agent
 from tests.inputs.test_tail import LINGER, POLL, append
@@ -14,6 +15,7 @@ from tests.inputs.test_tail_earlier import kept, write
 from tests.settings import PolledFiles
 from tests.waits import eventually
 from vedette.decode.decoder import record
+from vedette.inputs.file_reader import TURN_BYTES
 from vedette.inputs.settings import Multiline
 from vedette.inputs.tail import FileTail
 from vedette.model.counters import Counters
@@ -23,10 +25,10 @@ TRACE = "2026-11-23 ERROR no {0}\n\tat a.B.c(B.java:{0})\n\tat a.D.e(D.java:9)\n
 
 
 @asynccontextmanager
-async def following(bin: Bin, path: Path, **settings: object) -> AsyncIterator[None]:
+async def following(bin: Bin, path: Path, turn_bytes: int = TURN_BYTES, **settings: Any) -> AsyncIterator[None]:
     counters, before = Counters(), len(bin.chunks)
-    given = PolledFiles("f", paths=(str(path),), poll=POLL, **settings)  # type: ignore[arg-type]
-    tail = FileTail(given, agent(bin, counters, list(bin.positions.values())), LINGER)
+    given = PolledFiles("f", paths=(str(path),), poll=POLL, **settings)
+    tail = FileTail(given, agent(bin, counters, list(bin.positions.values())), LINGER, turn_bytes=turn_bytes)
     task = asyncio.create_task(tail.run())
     try:
         yield
@@ -69,19 +71,20 @@ async def test_the_last_event(tmp_path: Path) -> None:
 
 
 async def test_every_kill(tmp_path: Path) -> None:
-    """From every chunk that may have been the last before a kill, events come whole and once, over rotation, too."""
+    """From every chunk that may have been the last before a kill, events come whole and once, over rotation, and a turn
+    a chunk."""
     path, bin = tmp_path / "a.log", Bin()
     traces = [TRACE.format(i) for i in range(6000)]
     write(tmp_path / "a.log.2", [one.rstrip().encode() for one in traces[:3000]], "gzip")
     write(tmp_path / "a.log.1", [one.rstrip().encode() for one in traces[3000:5000]])
     append(path, "".join(traces[5000:]) + "2026-end\n")
     wanted = [one.rstrip().encode() for one in traces]
-    async with following(bin, path, multiline=DATED):
+    async with following(bin, path, 1, multiline=DATED):
         await eventually("the events", lambda: len(bin.events) >= len(wanted))
         assert bin.events == wanted
     for chunks in range(1, len(bin.chunks)):
         again = kept(bin, chunks)
-        async with following(again, path, multiline=DATED):
+        async with following(again, path, 1, multiline=DATED):
             await eventually("the events", lambda again=again: len(again.events) >= len(wanted))
         assert again.events == wanted, f"killed after {chunks} chunks"
 

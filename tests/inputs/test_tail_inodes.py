@@ -90,6 +90,21 @@ async def test_of_an_archive(ext4: Path) -> None:
     assert bin.events == [b"old", b"one", b"two"]
 
 
+async def test_of_a_rotated_file(ext4: Path) -> None:
+    """What was not read of a file that was packed while the agent was down comes before the file that got its inode."""
+    bin, path = Bin(), ext4 / "a.log"
+    append(path, "one\n")
+    async with tailing(bin, path):
+        await eventually("an event", lambda: bin.events == [b"one"])
+    append(path, "two\n")
+    path.rename(ext4 / "a.log.1")
+    subprocess.run(["gzip", "--keep", ext4 / "a.log.1"], check=True)
+    again(path, "a longer line than those\n", ext4 / "a.log.1")
+    async with tailing(bin, path):
+        await eventually("3 events", lambda: len(bin.events) == 3)
+    assert bin.events == [b"one", b"two", b"a longer line than those"]
+
+
 async def test_copytruncate(ext4: Path) -> None:
     """A file that is copied, emptied and written again keeps its inode: the new lines come, the copy does not."""
     bin, path = Bin(), ext4 / "a.log"

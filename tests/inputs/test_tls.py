@@ -11,6 +11,7 @@ import ssl
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -29,11 +30,11 @@ def tls(cert: Path, key: Path, client_ca: Path | None = None) -> TlsListener:
     return TlsListener(LOCAL, cert, key, client_ca)
 
 
-def client(authority: Authority, name: str = "", **options: object) -> ssl.SSLContext:
+def client(authority: Authority, name: str = "", **options: Any) -> ssl.SSLContext:
     """A sender's context; with ``name`` it shows a certificate."""
     context = ssl.create_default_context(cafile=str(authority.ca))
     if name:
-        context.load_cert_chain(*authority.issue(name, **options))  # type: ignore[arg-type]
+        context.load_cert_chain(*authority.issue(name, **options))
     return context
 
 

@@ -29,8 +29,8 @@ CGROUPS = Path("/sys/fs/cgroup")
 def mirror() -> str:
     """Where this machine's apt takes Debian from."""
     for path in (*Path("/etc/apt/sources.list.d").glob("*"), Path("/etc/apt/sources.list")):
-        if path.is_file() and (found := re.search(r"https?://[^\s]*/debian/?(?=\s|$)", path.read_text())):
-            return found[0]
+        if path.is_file() and (mirror := re.search(r"https?://[^\s]*/debian/?(?=\s|$)", path.read_text())):
+            return mirror[0]
     pytest.skip("apt has no Debian mirror here")
 
 

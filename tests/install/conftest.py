@@ -354,8 +354,8 @@ def _in_memory() -> bool:
     """Whether programs may lie in memory, and some installations have room there."""
     if not os.access(MEMORY, os.W_OK):
         return False
-    found = os.statvfs(MEMORY)
-    return not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize > 2 << 30
+    memory = os.statvfs(MEMORY)
+    return not memory.f_flag & os.ST_NOEXEC and memory.f_bavail * memory.f_frsize > 2 << 30
 
 
 @pytest.fixture(scope="session")

@@ -182,9 +182,9 @@ class Stubbed:
     def calls(self) -> list[str]:
         """Of systemctl and chown, since the last time."""
         path = self.folder / "run/calls"
-        found = path.read_text().splitlines() if path.exists() else []
+        lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
-        return found
+        return lines
 
     def files(self) -> dict[str, bytes | str]:
         """All that an installation consists of: contents, and where links lead."""

@@ -157,9 +157,9 @@ def test_an_object_store(extended: Place, tmp_path: Path) -> None:
             assert done.code == 0, done.text
 
             def status() -> dict[str, object]:
-                found = json.loads(call(extended.vedette, "status", "-c", extended.config, "--json").text)
-                assert found["addons"] == ["archive"]
-                return dict(found["archive"])
+                answer = json.loads(call(extended.vedette, "status", "-c", extended.config, "--json").text)
+                assert answer["addons"] == ["archive"]
+                return dict(answer["archive"])
 
             until("two segments in the archive", lambda: int(str(status()["segments"])) >= 2)
             assert "  with archive" in call(extended.vedette, "status", "-c", extended.config).text

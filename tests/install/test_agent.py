@@ -62,8 +62,8 @@ def test_a_line_becomes_an_alert(ready: Place, port: int, agent: subprocess.Pope
     until("the alert", lambda: RULE_ID in alerts())
     assert "install-test-marker" in alerts()
     assert "nothing to see" not in alerts()
-    found = call(ready.vedette, "logs", "search", "-c", ready.config, "nothing to see")
-    assert "nothing to see" in found.text
+    searched = call(ready.vedette, "logs", "search", "-c", ready.config, "nothing to see")
+    assert "nothing to see" in searched.text
     agent.send_signal(signal.SIGTERM)
     assert agent.wait(DEADLINE) == 0, (ready.folder / "agent.log").read_text()
 
@@ -88,20 +88,20 @@ def test_every_module_that_it_starts_as_a_child_is_found(ready: Place) -> None:
     assert refused.startswith("2 "), refused
     assert "No such file" in refused
     assert said("vedette.store.check", absent).startswith("1 ready")
-    assert said("vedette.runtime.validate").startswith("2 ")
+    assert said("vedette.runtime.rulesets.validate").startswith("2 ")
 
 
 def test_killed_it_goes_on_with_its_store(ready: Place, port: int) -> None:
     """Killed and started again, it finds its store in order: what was receipted and counted is known as before."""
 
     def status() -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(call(ready.vedette, "status", "-c", ready.config, "--json").text)
-        return found
+        answer: dict[str, Any] = json.loads(call(ready.vedette, "status", "-c", ready.config, "--json").text)
+        return answer
 
     with running(ready):
         assert call("logger", "--server", "127.0.0.1", "--port", str(port), "--tcp", "install-test-marker").code == 0
         until("the receipt", lambda: status()["alerts"]["receipted"] == 1)
     with running(ready):
-        found = status()
-        assert found["disk"]["store_rebuilt"] is None
-        assert (found["alerts"]["made"], found["alerts"]["receipted"]) == (1, 1)
+        reported = status()
+        assert reported["disk"]["store_rebuilt"] is None
+        assert (reported["alerts"]["made"], reported["alerts"]["receipted"]) == (1, 1)

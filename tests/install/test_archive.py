@@ -114,8 +114,8 @@ def test_two_kernels_are_equal(arch: str, tmp_path: Path) -> None:
         shutil.copytree(native_kernel.CRATE, place / "agent/kernel", ignore=shutil.ignore_patterns("target"))
         script = f"import native_kernel, pathlib; native_kernel.build({arch!r}, pathlib.Path('target'))"
         subprocess.run([sys.executable, "-c", script], cwd=place / "packaging", check=True)
-    one, other = (next(place.rglob("release/lib_kernel.so")).read_bytes() for place in places)
-    assert one == other
+    ours, other = (next(place.rglob("release/lib_kernel.so")).read_bytes() for place in places)
+    assert ours == other
 
 
 @pytest.mark.long
@@ -327,8 +327,8 @@ def test_what_it_costs(zip_file: Path, tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    found = {name: float(value) for name, value, _ in map(str.split, done.stdout.splitlines())}
+    figures = {name: float(value) for name, value, _ in map(str.split, done.stdout.splitlines())}
     page = (ROOT / "docs/install.md").read_text()
-    assert all(f"{name} " in page for name in found)
-    assert found["zip"] < 32
-    assert 50 < found["unpacked"] < 92
+    assert all(f"{name} " in page for name in figures)
+    assert figures["zip"] < 32
+    assert 50 < figures["unpacked"] < 92

@@ -46,9 +46,9 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def status(host: Host) -> dict[str, Any]:
     done = host.run("vedette", "status", "--json")
     assert done.code == 0, done.text
-    found: dict[str, Any] = json.loads(done.text)
-    assert found["disk"]["store_rebuilt"] is None, "no start on this host finds its store damaged"
-    return found
+    answer: dict[str, Any] = json.loads(done.text)
+    assert answer["disk"]["store_rebuilt"] is None, "no start on this host finds its store damaged"
+    return answer
 
 
 def alerts(host: Host, marker: str) -> int:
@@ -72,9 +72,9 @@ def test_installed_within_seconds(host: Host, zip_file: Path) -> None:
     assert done.code == 0, done.text
     assert "installed 0." in done.text
     assert host.show("ActiveState") == "active"
-    found = status(host)
-    assert found["bundle"] == "starter-1"
-    assert found["identity_broken"] == []
+    answer = status(host)
+    assert answer["bundle"] == "starter-1"
+    assert answer["identity_broken"] == []
     pid = host.show("MainPID")
     lines = dict(
         line.split(":\t") for line in host.run("cat", f"/proc/{pid}/status").text.splitlines() if ":\t" in line

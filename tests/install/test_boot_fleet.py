@@ -60,8 +60,8 @@ class Carried:
 
     def actual(self) -> dict[str, Any]:
         done = self.host.run("vedette", "status", "--json")
-        found: dict[str, Any] = json.loads(done.text)["actual"] if done.text.startswith("{") else {}
-        return found
+        actual: dict[str, Any] = json.loads(done.text)["actual"] if done.text.startswith("{") else {}
+        return actual
 
     def installed(self) -> str:
         return self.host.run("readlink", "/opt/vedette/current").text.strip().removeprefix("releases/")
@@ -94,9 +94,9 @@ def carried(tmp_path: Path, zip_file: Path) -> Iterator[Carried]:
             host.run("chown", "root:vedette", f"/etc/vedette/{name}")
             host.run("chmod", "640", f"/etc/vedette/{name}")
         assert host.run("systemctl", "restart", "vedette").code == 0
-        made = Carried(host, centre)
-        made.wait("its first start", lambda: made.actual().get("release", {}).get("id") == made.installed())
-        yield made
+        carried = Carried(host, centre)
+        carried.wait("its first start", lambda: carried.actual().get("release", {}).get("id") == carried.installed())
+        yield carried
 
 
 def test_installed_and_gone_back_from(carried: Carried, variant: Variant) -> None:

@@ -65,7 +65,7 @@ def test_a_second_root(host: Host) -> None:
     assert title
     assert host.run("useradd", "-o", "-u", "0", "x").code == 0
     host.wait(lambda: bool(landed(host)))
-    alert = next(one for one in landed(host) if one["rule_title"] == title[1])
+    alert = next(row for row in landed(host) if row["rule_title"] == title[1])
     took = (alert["received_at"] - alert["event_time"]).total_seconds()  # type: ignore[operator]
     assert alert["source"] == "journal"
     assert "name=x, UID=0" in str(alert["raw"])
@@ -75,8 +75,8 @@ def test_a_second_root(host: Host) -> None:
 
 def stored(host: Host) -> list[str]:
     done = host.run("vedette", "logs", "search", "--input", "journal", "--json", "-n", "100000", " counted .* entry ")
-    found = (json.loads(line)["raw"] for line in done.text.splitlines() if line.startswith("{"))
-    return [re.sub(r".* entry ", "", text) for text in found]
+    raws = (json.loads(line)["raw"] for line in done.text.splitlines() if line.startswith("{"))
+    return [re.sub(r".* entry ", "", text) for text in raws]
 
 
 def written(host: Host) -> list[str]:
@@ -107,7 +107,7 @@ def test_killed_and_booted(host: Host) -> None:
     expected = [*map(str, range(1, 1501)), "while it went down", *map(str, range(1501, 2001))]
     assert written(host) == expected
     assert stored(host) == expected
-    ids = [one["alert_id"] for one in landed(host)]
+    ids = [row["alert_id"] for row in landed(host)]
     assert len(ids) == len({*ids})
     status = json.loads(host.run("vedette", "status", "--json").text)
     assert status["identity_broken"] == []
@@ -127,9 +127,9 @@ def test_by_unit(host: Host) -> None:
     def of(name: str) -> list[tuple[str, str]]:
         """Program and message of what an input has stored of these units."""
         done = host.run("vedette", "logs", "search", "--input", name, "--json", "-n", "100000", "by-unit|shop.service")
-        found = [json.loads(line)["raw"] for line in done.text.splitlines() if line.startswith("{")]
-        records = [record(raw.encode(), "syslog") for raw in found]
-        return [(str(one.get("program")), str(one.get("message"))) for one in records]
+        raws = [json.loads(line)["raw"] for line in done.text.splitlines() if line.startswith("{")]
+        records = [record(raw.encode(), "syslog") for raw in raws]
+        return [(str(event.get("program")), str(event.get("message"))) for event in records]
 
     def said(name: str) -> list[str]:
         return [text for _, text in of(name) if text.startswith("by-unit of ")]
@@ -176,5 +176,5 @@ def test_local_response_in_the_unit(host: Host) -> None:
     assert done.text == "203.0.113.9 would be blocked for 3600 s\n"
     assert "blocked 203.0.113.9 until" in host.run("vedette", "response", "block", "203.0.113.9").text
     assert "203.0.113.9 timeout 1h" in host.run("nft", "list", "set", "inet", "vedette", "blocked4").text
-    held = host.run("sh", "-c", "grep CapEff /proc/$(systemctl show -p MainPID --value vedette)/status").text
-    assert int(held.split()[1], 16) == 1 << 12
+    capabilities = host.run("sh", "-c", "grep CapEff /proc/$(systemctl show -p MainPID --value vedette)/status").text
+    assert int(capabilities.split()[1], 16) == 1 << 12

@@ -76,7 +76,7 @@ def test_releases_in_rings(region: tuple[Steered, list[Host]], variant: Variant)
         processes = {host: host.agent() for host in hosts}
         want(centre, variant(f"bad-{number}", changed, version=f"0.2.{number}"), more=RINGS)
         bad = wanted_id(centre)
-        centre.reach("aborted", 480)  # by the refusal, and not by ``take_within``
+        centre.reach("aborted")  # by the refusal, and not by ``take_within``
         shown = until("the report", lambda: (row := centre.show()).get("state") == "aborted" and row)
         assert shown["reasons"][0].startswith(gates), (what, shown)
         assert "1 of 1 agents: vienna-" in shown["reasons"][0]
@@ -92,7 +92,7 @@ def test_releases_in_rings(region: tuple[Steered, list[Host]], variant: Variant)
                 assert host.agent() == processes[host], f"{host.name} was restarted, though the release {what}"
 
     want(centre, variant("good", {"note": b"good"}, version="0.3.0"), more=RINGS)
-    centre.reach("done", 900)
+    centre.reach("done")
     good = wanted_id(centre)
     for host in hosts:
         host.wait("the good release", host.runs(good))

@@ -25,7 +25,7 @@ from tests.install.conftest import Place, Variant, add_on, call
 from tests.waits import until
 from vedette.fleet.audit import Audit, verify
 from vedette.region.sign import keygen
-from vedette.runtime.control import ask
+from vedette.runtime.agent.control import ask
 
 pytestmark = [pytest.mark.install, pytest.mark.peer]
 
@@ -59,8 +59,8 @@ class Host:
     def agent(self) -> int:
         """The agent's process; 0: there is none."""
         assert self.process is not None
-        found = call("pgrep", "-P", str(self.process.pid), "-f", "launch.py run").text.split()
-        return int(found[0]) if found else 0
+        processes = call("pgrep", "-P", str(self.process.pid), "-f", "launch.py run").text.split()
+        return int(processes[0]) if processes else 0
 
     def kill(self) -> None:
         """All of it, at once."""
@@ -71,10 +71,10 @@ class Host:
 
     def actual(self) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = ask(self.place.data_dir / "control.sock", "status")["actual"]
+            actual: dict[str, Any] = ask(self.place.data_dir / "control.sock", "status")["actual"]
         except (OSError, ValueError, KeyError):
             return {"release": {}, "problems": [], "desired_serial": 0}
-        return found
+        return actual
 
     def wait(self, what: str, check: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         last: dict[str, Any] = {}
@@ -116,19 +116,19 @@ class Host:
 
 @pytest.fixture
 def centre(tmp_path: Path) -> Iterator[Centre]:
-    made = Centre(tmp_path / "centre")
-    yield made
-    made.broker.kill()
+    region = Centre(tmp_path / "centre")
+    yield region
+    region.broker.kill()
 
 
 @pytest.fixture
 def host(ready: Place, centre: Centre) -> Iterator[Host]:
-    made = Host(ready, centre)
+    started = Host(ready, centre)
     centre.broker.start()
-    made.start()
-    made.wait("its first start", lambda actual: actual["release"].get("id") == ready.current())
-    yield made
-    made.kill()
+    started.start()
+    started.wait("its first start", lambda actual: actual["release"].get("id") == ready.current())
+    yield started
+    started.kill()
 
 
 def want(centre: Centre, *zips: Path, more: str = "") -> None:
@@ -190,7 +190,7 @@ def test_there_and_back(host: Host, centre: Centre, variant: Variant, zip_file: 
     assert host.place.current() == wanted_id(centre)
     assert (host.place.prefix / "previous").readlink().name == first
     until("the watch to end", lambda: not (host.place.prefix / "watch").exists())
-    assert [one for one in host.recorded() if one.startswith("release_")] == [
+    assert [event for event in host.recorded() if event.startswith("release_")] == [
         "release_asked", "release_started", "release_confirmed",
     ]  # fmt: skip
     assert not [*(host.place.data_dir / "upgrade").glob("*.zip")]
@@ -297,7 +297,7 @@ def test_a_release_that_is_not_well(
     host: Host, centre: Centre, variant: Variant, files: Mapping[str, tuple[int, bytes]]
 ) -> None:
     """One that starts, and says of itself that it does not work, is gone back from."""
-    path = "packages/vedette/runtime/app.py"
+    path = "packages/vedette/runtime/agent/app.py"
     text = files[path][1].decode()
     mark = '        """Why the agent is not healthy and connected to its region; empty: it is."""\n'
     assert mark in text
@@ -308,7 +308,7 @@ def test_a_release_that_is_not_well(
     host.wait("the way back", lambda actual: "a planted defect" in " ".join(actual["problems"])
               and actual["release"].get("id") == first)  # fmt: skip
     assert host.place.current() == first
-    assert [one for one in host.recorded() if one.startswith("release_")] == [
+    assert [event for event in host.recorded() if event.startswith("release_")] == [
         "release_asked", "release_started", "release_undone",
     ]  # fmt: skip
 
@@ -348,8 +348,8 @@ def test_no_room_and_no_right(host: Host, centre: Centre, variant: Variant, grou
 
 
 def _free(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
 
 
 @pytest.mark.long

@@ -105,9 +105,9 @@ def test_without_a_program(zip_file: Path, place: Place, tmp_path: Path) -> None
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("sh", "tail", "head", "wc", "mktemp", "rm", "dirname", "sed", "id", "cat", "grep", "uname", "date"):
-        found = shutil.which(name)
-        assert found
-        (tools / name).symlink_to(found)
+        program = shutil.which(name)
+        assert program
+        (tools / name).symlink_to(program)
     done = call("env", f"PATH={tools}", "sh", zip_file, "--no-systemd", "--prefix", place.prefix)
     assert done.code == 10, done.text
     assert "is needed and not there" in done.text
@@ -152,9 +152,9 @@ def test_a_token(zip_file: Path, place: Place) -> None:
     assert token.rpartition(":")[2] not in done.text
     file = place.config_dir / "token"
     assert (file.read_text(), file.stat().st_mode & 0o777) == (token + "\n", 0o600)
-    found = config.load(place.config)
-    assert (found.enrolment.token_file, found.agent.fleet, found.uplink.type) == (file, "plants", "mqtt")
-    assert found.uplink.broker.key_file == place.data_dir / "identity" / "agent.key"
+    settings = config.load(place.config)
+    assert (settings.enrolment.token_file, settings.agent.fleet, settings.uplink.type) == (file, "plants", "mqtt")
+    assert settings.uplink.broker.key_file == place.data_dir / "identity" / "agent.key"
 
 
 def test_variables(zip_file: Path, place: Place) -> None:
@@ -165,9 +165,9 @@ def test_variables(zip_file: Path, place: Place) -> None:
         f"VEDETTE_LOG={place.folder}/own.log", "sh", zip_file, "--listen", "127.0.0.1:10514",
     )  # fmt: skip
     assert done.code == 0, done.text
-    found = config.load(place.config)
-    assert (found.uplink.broker.url, found.agent.data_dir) == ("mqtt://127.0.0.1:1", place.data_dir)
-    syslog = found.input[0]
+    settings = config.load(place.config)
+    assert (settings.uplink.broker.url, settings.agent.data_dir) == ("mqtt://127.0.0.1:1", place.data_dir)
+    syslog = settings.input[0]
     assert (syslog.udp, syslog.tcp) == ("127.0.0.1:10514", "127.0.0.1:10514")  # type: ignore[union-attr]
     assert f"installed {place.current()}" in (place.folder / "own.log").read_text()
     head = (ROOT / "install.sh").read_text().split("set -eu")[0]
@@ -247,8 +247,8 @@ def test_exit_codes_are_documented() -> None:
 
 def test_options_are_documented() -> None:
     """docs/install.md names every option of install.sh --help."""
-    told = set(re.findall(r"--[a-z-]+", (ROOT / "docs/install.md").read_text()))
-    assert set(re.findall(r"^  (--[a-z-]+)", call("sh", ROOT / "install.sh", "--help").text, re.MULTILINE)) <= told
+    options = set(re.findall(r"--[a-z-]+", (ROOT / "docs/install.md").read_text()))
+    assert set(re.findall(r"^  (--[a-z-]+)", call("sh", ROOT / "install.sh", "--help").text, re.MULTILINE)) <= options
 
 
 def test_shellcheck() -> None:

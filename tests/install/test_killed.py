@@ -249,8 +249,8 @@ class Host:
 
 @pytest.fixture(scope="module", params=[Folders, Host], ids=["folders", "systemd"])
 def scene(request: pytest.FixtureRequest, ground: Path, tmp_path_factory: pytest.TempPathFactory) -> Ground:
-    made: Callable[[Path, Path], Ground] = request.param
-    return made(tmp_path_factory.mktemp("killed"), ground)
+    ground_of: Callable[[Path, Path], Ground] = request.param
+    return ground_of(tmp_path_factory.mktemp("killed"), ground)
 
 
 def apart(files: Mapping[str, bytes | str]) -> dict[str, bytes | str]:

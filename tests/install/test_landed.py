@@ -32,7 +32,7 @@ from tests.install.test_fleet_upgrade import Host
 from tests.waits import until
 from vedette.rawlog import read
 from vedette.rawlog.segment import segments
-from vedette.runtime.control import ask
+from vedette.runtime.agent.control import ask
 
 BEFORE = os.environ.get("VEDETTE_BEFORE", "")
 pytestmark = [

@@ -27,20 +27,20 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Wheels of two examples: one of a folder, one as a wheel."""
     folder = tmp_path_factory.mktemp("wheels")
     (wheel,) = plugins.wheels([EXAMPLES / "sink"], folder / "a")
-    found = plugins.wheels([EXAMPLES / "decoder", wheel], folder / "b")
-    assert [one.name.partition("-")[0] for one in found] == ["vedette_example_decoder", "vedette_example_sink"]
+    wheels = plugins.wheels([EXAMPLES / "decoder", wheel], folder / "b")
+    assert [file.name.partition("-")[0] for file in wheels] == ["vedette_example_decoder", "vedette_example_sink"]
     assert not [*EXAMPLES.glob("*/build"), *EXAMPLES.glob("*/src/*.egg-info")]
-    return found
+    return wheels
 
 
 def test_unpacked(built: list[Path], tmp_path: Path) -> None:
     """Their modules and entry points are there, without a word of where they were built; an agent finds them by
     name."""
-    taken, owners = plugins.unpack(tmp_path, "x86_64", built, ())
+    unpacked, owners = plugins.unpack(tmp_path, "x86_64", built, ())
     assert {*owners} == {path for path in tmp_path.rglob("*") if path.is_file()}
-    assert {*owners.values()} == {*taken}
-    assert taken == {f"vedette-example-{one}==1.0.0": plugins.digest(wheel)
-                     for one, wheel in zip(("decoder", "sink"), built, strict=True)}  # fmt: skip
+    assert {*owners.values()} == {*unpacked}
+    assert unpacked == {f"vedette-example-{kind}==1.0.0": plugins.digest(wheel)
+                        for kind, wheel in zip(("decoder", "sink"), built, strict=True)}  # fmt: skip
     names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert {"vedette_example_sink.py", "vedette_example_sink-1.0.0.dist-info/entry_points.txt"} <= names
     assert not [name for name in names if name.rpartition("/")[2] in plugins.NOTES]
@@ -51,7 +51,7 @@ def test_unpacked(built: list[Path], tmp_path: Path) -> None:
     )
     program = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from pathlib import Path\n"
-        "from vedette.config.read import load; from vedette.runtime import decoders\n"
+        "from vedette.config.read import load; from vedette.runtime.options import decoders\n"
         "from vedette.decode.decoder import record; from vedette.decode import codecs\n"
         f"config = load(Path({str(config)!r})); decoders.adopt(config)\n"
         "print(config.sink[0].to, record(b'GATE3 IN 00A1F1', codecs.plugged['gate']).get('badge'))\n"

@@ -41,7 +41,7 @@ def zipped(
     return member("zip", folder, "--release", release, *options, code=code, name=name)
 
 
-def made(folder: Path, name: str = "web-1") -> Path:
+def site_zip(folder: Path, name: str = "web-1") -> Path:
     (path,) = (folder / "members" / name).glob("*.zip")
     return path
 
@@ -51,7 +51,7 @@ def test_installed_as_it_is(zip_file: Path, starter: tuple[Path, str], place: Pl
     agent's user alone reads the key."""
     region = tmp_path / "region"
     said = zipped(region, zip_file, "--bundle", starter[0], "--trusted-key", starter[1], fleet="plants")
-    path = made(region)
+    path = site_zip(region)
     assert str(path) in said
     assert "secret" in said
     assert "SECRET" in path.name
@@ -63,12 +63,12 @@ def test_installed_as_it_is(zip_file: Path, starter: tuple[Path, str], place: Pl
 
     done = place.install(path)
     assert done.code == 0, done.text
-    found = config.load(place.config)
-    assert (found.agent.id, found.agent.fleet) == ("web-1", "plants")
-    assert (found.uplink.type, found.uplink.broker.url) == ("mqtt", URL)
-    assert found.uplink.broker.ca_file == place.config_dir / "region-ca.pem"
-    assert found.bundles.file == place.config_dir / "site.vbundle"
-    assert found.bundles.trusted_keys == (starter[1],)
+    settings = config.load(place.config)
+    assert (settings.agent.id, settings.agent.fleet) == ("web-1", "plants")
+    assert (settings.uplink.type, settings.uplink.broker.url) == ("mqtt", URL)
+    assert settings.uplink.broker.ca_file == place.config_dir / "region-ca.pem"
+    assert settings.bundles.file == place.config_dir / "site.vbundle"
+    assert settings.bundles.trusted_keys == (starter[1],)
     member = region / "members/web-1"
     for name in ("agent.pem", "agent.key", "region-ca.pem"):
         assert (place.config_dir / name).read_bytes() == (member / name).read_bytes()
@@ -102,9 +102,9 @@ def test_by_a_token(zip_file: Path, starter: tuple[Path, str], place: Place, tmp
 
     done = place.install(path)
     assert done.code == 0, done.text
-    found = config.load(place.config)
-    assert (found.agent.fleet, found.uplink.type, found.uplink.broker.url) == ("plants", "mqtt", URL)
-    assert found.enrolment.token_file == place.config_dir / "token"
+    settings = config.load(place.config)
+    assert (settings.agent.fleet, settings.uplink.type, settings.uplink.broker.url) == ("plants", "mqtt", URL)
+    assert settings.enrolment.token_file == place.config_dir / "token"
     assert (place.config_dir / "token").read_text() == f"{text}\n"
     assert stat.S_IMODE((place.config_dir / "token").stat().st_mode) == 0o600
     assert call(place.vedette, "check", "-c", place.config).code == 0
@@ -117,7 +117,7 @@ def test_the_configuration_is_explained(zip_file: Path, tmp_path: Path) -> None:
     release's own parts and their signature are byte for byte as they were."""
     region = tmp_path / "region"
     zipped(region, zip_file, "--trusted-key", KEY)
-    members, own = read(made(region)), read(zip_file)
+    members, own = read(site_zip(region)), read(zip_file)
     assert {name: members[name] for name in own} == own
     with tarfile.open(fileobj=io.BytesIO(members["site.tar"])) as tar:
         text = tar.extractfile("vedette.toml").read().decode()  # type: ignore[union-attr]
@@ -139,20 +139,20 @@ def test_again_it_has_the_same_bytes(zip_file: Path, tmp_path: Path) -> None:
     """Enrolled again with nothing new, the zip is written again byte for byte."""
     region = tmp_path / "region"
     zipped(region, zip_file)
-    first = made(region).read_bytes()
+    first = site_zip(region).read_bytes()
     zipped(region, zip_file)
-    assert made(region).read_bytes() == first
+    assert site_zip(region).read_bytes() == first
 
 
 def test_what_the_operator_has_changed_stays(zip_file: Path, place: Place, tmp_path: Path) -> None:
     """A renewed certificate comes beside the one that is there; nothing of the operator's is overwritten."""
     region = tmp_path / "region"
     zipped(region, zip_file)
-    assert place.install(made(region)).code == 0
+    assert place.install(site_zip(region)).code == 0
     key = (place.config_dir / "agent.key").read_bytes()
     member("renew", region)
     member("zip", region, "--release", zip_file)
-    done = place.install(made(region))
+    done = place.install(site_zip(region))
     assert done.code == 0, done.text
     assert "agent.key.new" in done.text
     assert (place.config_dir / "agent.key").read_bytes() == key
@@ -163,7 +163,7 @@ def test_a_damaged_site_part(zip_file: Path, place: Place, tmp_path: Path) -> No
     """The site's own part has a digest, too."""
     region = tmp_path / "region"
     zipped(region, zip_file)
-    data = bytearray(made(region).read_bytes())
+    data = bytearray(site_zip(region).read_bytes())
     at = data.index(b"BEGIN CERTIFICATE")
     data[at + 40] ^= 1
     damaged = tmp_path / "damaged.zip"
@@ -196,7 +196,7 @@ def test_signed_by_the_region(zip_file: Path, release_key: Path, place: Place, t
     own, stranger = public_text(load_key(region / "site.key")), keygen(other)
     assert f"--site-key {own}" in said
     assert stat.S_IMODE((region / "site.key").stat().st_mode) == 0o600
-    good, tar = made(region), read(made(region))["site.tar"]
+    good, tar = site_zip(region), read(site_zip(region))["site.tar"]
     forged = remade(good, tmp_path / "forged.zip", tar, other)
     borrowed = remade(good, tmp_path / "borrowed.zip", tar + bytes(512), other, named=False)
 
@@ -222,7 +222,7 @@ def test_signed_by_the_region(zip_file: Path, release_key: Path, place: Place, t
 def test_an_unsigned_site_part(zip_file: Path, place: Place, tmp_path: Path) -> None:
     """A zip of an earlier release's `enroll` is refused with what to do."""
     zipped(tmp_path / "region", zip_file)
-    members = read(made(tmp_path / "region"))
+    members = read(site_zip(tmp_path / "region"))
     del members["site.sig"], members["site.pub"]
     old = tmp_path / "old.zip"
     old.write_bytes(archive(old.name, members, "SECRET"))
@@ -294,9 +294,9 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 def test_verify_knows_the_files_of_a_site() -> None:
     """What `member zip` packs is what the installed program unpacks."""
     tree = ast.parse((ROOT / "packaging/verify.py").read_text("utf-8"))
-    (known,) = [ast.literal_eval(node.value) for node in tree.body
+    (rows,) = [ast.literal_eval(node.value) for node in tree.body
                 if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SITE"]  # fmt: skip
-    assert set(known) == {*sitezip._NEEDED, sitezip.BUNDLE, sitezip.TOKEN}
+    assert set(rows) == {*sitezip._NEEDED, sitezip.BUNDLE, sitezip.TOKEN}
 
 
 def test_wrong_use(zip_file: Path, starter: tuple[Path, str], tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_wrong_use(zip_file: Path, starter: tuple[Path, str], tmp_path: Path) ->
     assert "No such file" in zipped(region, tmp_path / "none.zip", code=2)
     assert not list(region.rglob("*SECRET*"))
     zipped(region, zip_file)
-    assert "a site's zip already" in zipped(region, made(region), code=2, name="web-2")
+    assert "a site's zip already" in zipped(region, site_zip(region), code=2, name="web-2")
 
 
 @pytest.mark.parametrize("values", [{"agnet": {"id": "x"}}, {"agent": {"idd": "x"}}])

@@ -40,14 +40,14 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def host(first: Path, tmp_path: Path) -> Stubbed:
     """Its agent has fetched release 2, and asks for it."""
     shutil.copytree(first, tmp_path / "host", symlinks=True)
-    made = Stubbed(tmp_path / "host")
-    made.release("2", PROGRAM)
-    id = f"2-{sha256((made.folder / 'srv/2/SHA256SUMS').read_bytes())[:12]}"
-    upgrade = made.folder / "var/lib/vedette/upgrade"
+    host = Stubbed(tmp_path / "host")
+    host.release("2", PROGRAM)
+    id = f"2-{sha256((host.folder / 'srv/2/SHA256SUMS').read_bytes())[:12]}"
+    upgrade = host.folder / "var/lib/vedette/upgrade"
     upgrade.mkdir()
     (upgrade / "request").write_text(f"id={id}\nnonce=00000000000000aa\nzip={id}.zip\nsha256=x\nwithin=4\n")
-    (made.folder / "srv/request").write_text(f"id={id}\nwithin=4\n")
-    return made
+    (host.folder / "srv/request").write_text(f"id={id}\nwithin=4\n")
+    return host
 
 
 def wanted(host: Stubbed) -> str:

@@ -47,11 +47,11 @@ def asked(tmp_path: Path) -> Asked:
     parts["RELEASE"] = b"version=0.2.0\narch=x86_64\nunpacked_kib=1\n"
     sums = "".join(f"{sha256(data)}  {name}\n" for name, data in parts.items()).encode()
     parts |= {"SHA256SUMS": sums, "SHA256SUMS.sig": base64.b64encode(load_key(tmp_path / "key.pem").sign(sums))}
-    made = Asked(tmp_path / "upgrade", tmp_path / "staged", key, f"0.2.0-{sha256(sums)[:12]}")
-    made.upgrade.mkdir()
-    write(made, parts)
-    made.ask()
-    return made
+    request = Asked(tmp_path / "upgrade", tmp_path / "staged", key, f"0.2.0-{sha256(sums)[:12]}")
+    request.upgrade.mkdir()
+    write(request, parts)
+    request.ask()
+    return request
 
 
 def write(asked: Asked, parts: dict[str, bytes]) -> None:

@@ -33,7 +33,10 @@ def _library() -> ctypes.CDLL:
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.rpartition(" ")[2]
         if "librdkafka" in path:
-            return ctypes.CDLL(path)
+            library = ctypes.CDLL(path)
+            for function in (library.rd_kafka_conf_new, library.rd_kafka_new, library.rd_kafka_mock_cluster_new):
+                function.restype = ctypes.c_void_p
+            return library
     raise RuntimeError("confluent_kafka has loaded no librdkafka")
 
 
@@ -42,8 +45,6 @@ class Mocked:
 
     def __init__(self) -> None:
         self._library = library = _library()
-        for function in (library.rd_kafka_conf_new, library.rd_kafka_new, library.rd_kafka_mock_cluster_new):
-            function.restype = ctypes.c_void_p
         library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
         text = ctypes.create_string_buffer(_TEXT_BYTES)
         settings = ctypes.c_void_p(library.rd_kafka_conf_new())
@@ -114,6 +115,29 @@ def send(address: str, topic: str, values: Sequence[bytes | None], **more: Any) 
         producer.produce(topic, value, on_delivery=lambda error, _: refused.append(error) if error else None, **more)
     assert producer.flush(DEADLINE) == 0
     assert not refused
+
+
+def send_header(address: str, topic: str, names: Sequence[bytes]) -> None:
+    """Produce for each of ``names`` a record ``hostile`` with a header of that name; ``Producer`` takes only texts."""
+    library = _library()
+    settings = ctypes.c_void_p(library.rd_kafka_conf_new())
+    text = ctypes.create_string_buffer(_TEXT_BYTES)
+    library.rd_kafka_conf_set(settings, b"bootstrap.servers", address.encode(), text, _TEXT_BYTES)
+    library.rd_kafka_conf_set(settings, b"log_level", b"0", text, _TEXT_BYTES)
+    producer = ctypes.c_void_p(library.rd_kafka_new(_PRODUCER, settings, text, _TEXT_BYTES))
+    assert producer, text.value
+    end, of_topic, of_value, of_header = (ctypes.c_int(kind) for kind in (0, 1, 4, 9))
+    try:
+        for name in names:
+            refused = library.rd_kafka_producev(
+                producer, of_topic, ctypes.c_char_p(topic.encode()),
+                of_value, ctypes.c_char_p(b"hostile"), ctypes.c_size_t(7),
+                of_header, ctypes.c_char_p(name), ctypes.c_char_p(b"v"), ctypes.c_ssize_t(1), end,
+            )  # fmt: skip
+            assert refused == 0
+        assert library.rd_kafka_flush(producer, int(DEADLINE * 1000)) == 0
+    finally:
+        library.rd_kafka_destroy(producer)
 
 
 def committed(address: str, topic: str, group: str, partitions: int = 1) -> int:

@@ -30,10 +30,10 @@ def _of(path: Path, table: Mapping[str, Sequence[str]]) -> Lookup:
         columns += [f"{name}:int" if whole else name for name in names.split("..")]
         parts = [text.split("..") if kind == "range" else [text] for text in texts]
         cells += [[int(one) if whole else one for one in column] for column in zip(*parts, strict=True)]
-    return made(path, " ".join(columns), " ".join(table), [*zip(*cells, strict=True)])
+    return lookup_of(path, " ".join(columns), " ".join(table), [*zip(*cells, strict=True)])
 
 
-def made(
+def lookup_of(
     path: Path, columns: str, keys: str, rows: Sequence[Sequence[Any]], *, native: bool = True, **more: Any
 ) -> Lookup:
     """A lookup of ``rows``. ``columns``: ``name:type``, separated by blanks, of type text without one; ``keys`` as

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.lookup.tables import made
+from tests.lookup.tables import lookup_of
 from vedette.lookup import filter as filters
 from vedette.lookup.filter import Filter, Shape
 from vedette.lookup.layout import LookupRefused, Writer, parse
@@ -81,7 +81,7 @@ def test_as_a_dict(tmp_path: Path, kind: str, alone: bool) -> None:
     wide: list[bytes] = []
     for built in (True, False):
         path = tmp_path / "t.vlookup"
-        made(path, columns if alone else f"{columns} n:int", f"k:{kind}", [*table.values()], native=built).close()
+        lookup_of(path, columns if alone else f"{columns} n:int", f"k:{kind}", [*table.values()], native=built).close()
         wide.append(_parts(path)["i0.filter"])
         for read in (True, False):
             with Lookup.open(path, native=read) as found:
@@ -123,7 +123,7 @@ def test_a_filter_that_does_not_fit_is_refused(tmp_path: Path, read: bool, colum
     """One that is cut off, or said to be of another shape: never read beyond, and never taken for "not there"."""
     path = tmp_path / "t.vlookup"
     rows = [(f"user{n}", n)[: 1 + columns.count(" ")] for n in range(900)]
-    made(path, columns, "k", rows).close()
+    lookup_of(path, columns, "k", rows).close()
     whole, right = path.read_bytes(), _parts(path)["i0.filter"]
     for layout, part in (
         ({}, right[:-64]),
@@ -148,7 +148,7 @@ def test_a_filter_that_does_not_fit_is_refused(tmp_path: Path, read: bool, colum
 def test_changed_bytes_of_a_filter_are_found(tmp_path: Path, read: bool) -> None:
     """After a transfer the whole file is checked, and the filter that has other bytes is named."""
     path = tmp_path / "t.vlookup"
-    made(path, "k", "k:ip", [(_v4(n * 7),) for n in range(900)]).close()
+    lookup_of(path, "k", "k:ip", [(_v4(n * 7),) for n in range(900)]).close()
     data = bytearray(path.read_bytes())
     at, size, _ = parse(data)[0].sections["i0.filter"]
     for place in (at, at + size // 2, at + size - 1):
@@ -164,7 +164,7 @@ def test_keys_that_stay_keep_their_bits(tmp_path: Path) -> None:
     path = tmp_path / "t.vlookup"
 
     def of(rows: int, created: int) -> bytes:
-        made(path, "k n:int", "k", [(f"u{n}", n) for n in range(rows)], created=created).close()
+        lookup_of(path, "k n:int", "k", [(f"u{n}", n) for n in range(rows)], created=created).close()
         return _parts(path)["i0.filter"]
 
     before = of(4000, 1)

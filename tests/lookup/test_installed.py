@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.lookup.tables import made
+from tests.lookup.tables import lookup_of
 from vedette.lookup.installed import RESERVE, DiskShort, Installed, delivered
 from vedette.lookup.layout import LookupRefused
 from vedette.lookup.sign import sign
@@ -23,7 +23,7 @@ def signed(folder: Path, number: int, fleet: str = "plants", channel: str = "sta
     """Version ``number`` of the lookup ``users``, built the later the higher it is."""
     path = folder / str(number) / "users.vlookup"
     path.parent.mkdir()
-    made(path, "user", "user", [(f"user{number}",)], name="users", created=START + number).close()
+    lookup_of(path, "user", "user", [(f"user{number}",)], name="users", created=START + number).close()
     sign(path, path, KEY, fleet, channel)
     return path
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.lookup.tables import made
+from tests.lookup.tables import lookup_of
 from vedette.lookup.batch import BuildRefused
 from vedette.lookup.layout import LookupRefused
 from vedette.lookup.table import Lookup
@@ -25,7 +25,7 @@ def both(path: Path, *args: Any, **more: Any) -> Iterator[Lookup]:
     """The same table built natively and in Python, each read natively and in Python."""
     for built in (True, False):
         for read in (True, False):
-            made(path, *args, native=built, **more).close()
+            lookup_of(path, *args, native=built, **more).close()
             with Lookup.open(path, native=read) as found:
                 yield found
 
@@ -159,7 +159,7 @@ def test_ranges(tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int,
     crossing = any(a[0] < b[0] <= a[1] < b[1] for a in rows for b in rows)
     if crossing:
         with pytest.raises(BuildRefused, match="overlaps the range of line"):
-            made(path, "low:float high:float name", "low..high:range", rows)
+            lookup_of(path, "low:float high:float name", "low..high:range", rows)
         return
     for found in both(path, "low:float high:float name", "low..high:range", rows):
         for point in (*(n / 2 for n in range(-90, 120)), -41, 7, "3", "3.5"):
@@ -206,7 +206,7 @@ def test_rows_of_one_key(tmp_path: Path) -> None:
     path = tmp_path / "d.vlookup"
     for native in (True, False):
         with pytest.raises(BuildRefused, match=r"d\.vlookup:4: key k:text: the same key as on line 2"):
-            made(path, "k n:int", "k", rows, native=native)
+            lookup_of(path, "k n:int", "k", rows, native=native)
     assert not path.exists()
     for found in both(path, "k n:int", "k", rows, duplicates="keep"):
         assert found.all("k", "a") == [rows[0], rows[2], rows[3]]
@@ -217,7 +217,7 @@ def test_rows_of_one_key(tmp_path: Path) -> None:
     for columns, keys in (("k", [("a",), ("b",), ("a",)]), ("k:int", [(1,), (2,), (1,)])):
         kind = "k:number" if "int" in columns else "k"
         with pytest.raises(BuildRefused, match="the same key as on line 2"):
-            made(path, columns, kind, keys)
+            lookup_of(path, columns, kind, keys)
         for found in both(path, columns, kind, keys, duplicates="first"):
             assert found.get("k", keys[0][0]) == keys[0]
             assert len(found) == 2
@@ -252,18 +252,18 @@ def test_times_of_one_key_do_not_overlap(
     one, other = keys
     path, more = tmp_path / "a.vlookup", {"valid": ("since", "until"), "native": native}
     good = [(one, None, 5, "a"), (other, 1, 9, "b"), (one, 5, 7, "c"), (one, 8, None, "d")]
-    with made(path, columns, key, good, **more) as found:
+    with lookup_of(path, columns, key, good, **more) as found:
         asked = str(one).partition("/")[0]
         assert [row and row[3] for row in (found.get("k", asked, at) for at in (4, 5, 7, 8))] == ["a", "c", None, "d"]
     bad = [*good, (one, 6, 8, "e")]
     with pytest.raises(BuildRefused, match=r":6: key .* holds at the same time as line 4 of the same key"):
-        made(path, columns, key, bad, **more)
-    with made(path, columns, key, bad, duplicates="keep", **more) as found:
+        lookup_of(path, columns, key, bad, **more)
+    with lookup_of(path, columns, key, bad, duplicates="keep", **more) as found:
         assert len(found.all("k", asked, 6)) == 2
     with pytest.raises(BuildRefused, match=r":6: the row holds until a time before it begins"):
-        made(path, columns, key, [*good, (one, 30, 20, "e")], **more)
+        lookup_of(path, columns, key, [*good, (one, 30, 20, "e")], **more)
     with pytest.raises(BuildRefused, match="would drop the rows of other times"):
-        made(path, columns, key, good, duplicates="first", **more)
+        lookup_of(path, columns, key, good, duplicates="first", **more)
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -272,15 +272,15 @@ def test_a_new_version_keeps_the_arrangement(tmp_path: Path, native: bool) -> No
     words lie between; without it nothing is."""
     path = tmp_path / "a.vlookup"
     rows = [(f"host{n}", ("it", "ot")[n % 2], n, f"note {n} {fold(str(n))}") for n in range(3000)]
-    made(path, "host team n:int note", "host:nocase", rows, native=native, created=1).close()
+    lookup_of(path, "host team n:int note", "host:nocase", rows, native=native, created=1).close()
     before = path.read_bytes()
     rows[1500] = ("host1500", "new", 7, "note 7 7!!")
-    made(path, "host team n:int note", "host:nocase", rows, native=native, created=2).close()
+    lookup_of(path, "host team n:int note", "host:nocase", rows, native=native, created=2).close()
     after = path.read_bytes()
     assert len(after) < len(before) + 100
     assert sum(a != b for a, b in zip(before, after, strict=False)) < len(before) // 4
     path.unlink()
-    made(path, "host team n:int note", "host:nocase", rows, native=native, created=2).close()
+    lookup_of(path, "host team n:int note", "host:nocase", rows, native=native, created=2).close()
     fresh = path.read_bytes()
     assert sum(a != b for a, b in zip(before, fresh, strict=False)) > len(before) // 4
 
@@ -297,7 +297,7 @@ def test_an_empty_table(tmp_path: Path) -> None:
 def test_bad_files(tmp_path: Path, native: bool) -> None:
     """A file that is foreign, cut off, newer or damaged is refused, and the text says what to do."""
     path = tmp_path / "a.vlookup"
-    with made(path, "k n:int", "k", [(f"k{n}", n) for n in range(500)]) as found:
+    with lookup_of(path, "k n:int", "k", [(f"k{n}", n) for n in range(500)]) as found:
         at = found.header.sections["records"][0] + 5
     whole = path.read_bytes()
 
@@ -326,8 +326,8 @@ def test_bad_files(tmp_path: Path, native: bool) -> None:
 def test_replaced_under_a_reader(tmp_path: Path) -> None:
     """Who has a version open reads it on while a new one takes its place."""
     path = tmp_path / "a.vlookup"
-    old = made(path, "k n:int", "k", [("a", 1)])
-    new = made(path, "k n:int", "k", [("a", 2)])
+    old = lookup_of(path, "k n:int", "k", [("a", 1)])
+    new = lookup_of(path, "k n:int", "k", [("a", 2)])
     assert (old.get("k", "a"), new.get("k", "a")) == (("a", 1), ("a", 2))
     assert old.version != new.version
     old.close()
@@ -357,6 +357,6 @@ def test_bad_tables(tmp_path: Path, columns: str, keys: str, row: tuple[Any, ...
     path = tmp_path / "t.vlookup"
     path.write_bytes(b"old")
     with pytest.raises(BuildRefused, match=wrong):
-        made(path, columns, keys, [row])
+        lookup_of(path, columns, keys, [row])
     assert path.read_bytes() == b"old"
     assert [one.name for one in tmp_path.iterdir()] == ["t.vlookup"]

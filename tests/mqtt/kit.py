@@ -16,7 +16,7 @@ QUICK = (0.05, 0.2)
 async def connected(broker: MqttSettings | str, name: str, **options: Any) -> AsyncIterator[MqttClient]:
     """A connected client that is closed at the end."""
     settings = broker if isinstance(broker, MqttSettings) else MqttSettings(url=broker)
-    made = MqttClient(settings, name, **{"backoff": QUICK, **options})
-    async with made.running():
-        await made.connected.wait()
-        yield made
+    client = MqttClient(settings, name, **{"backoff": QUICK, **options})
+    async with client.running():
+        await client.connected.wait()
+        yield client

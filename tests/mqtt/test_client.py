@@ -18,7 +18,7 @@ from vedette.mqtt import client, connection
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import MAX_PACKET, REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
-from vedette.system.backoff import Backoff
+from vedette.system.trouble import Backoff
 
 pytestmark = pytest.mark.peer
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.differences import walk
-from vedette.plan.aggregates import Keeps, Kind, Reads, number_of, percentile
+from vedette.plan.aggregates import Keeps, Kind, Reads, percentile
+from vedette.plan.numbers import number_of
 
 ROOT = Path(__file__).parents[2]
 numbers = st.integers(-(1 << 53), 1 << 53) | st.floats(-1e300, 1e300) | st.sampled_from([0.1, 0.7, 3, 3.3, 5e-324])

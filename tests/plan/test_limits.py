@@ -132,6 +132,11 @@ def test_a_set_is_bounded_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = build.from_text("---\n".join(texts))
     assert len(plan.rules) == 1
     assert "counted repeats" in plan.refused[0].reason
+    monkeypatch.setattr(limits, "MAX_WEIGHTS", 100)
+    texts = [rule(f"{{'f|re': 'b{i}{'.x' * 30}'}}").replace("929a690e", f"0000000{i}") for i in range(3)]
+    plan = build.from_text("---\n".join(texts))
+    assert [r.id[7] for r in plan.rules] == ["0"]
+    assert "regular expressions have more than 100 characters together" in plan.refused[0].reason
 
 
 @pytest.mark.parametrize(
@@ -195,4 +200,4 @@ def test_the_tally_adds_up(steps: list[tuple[bool, int, str]]) -> None:
         assert tally.count == len(held)
     for p in held:
         tally.remove(p)
-    assert (tally.count, tally._repeats, sum(tally._fields.values())) == (0, 0, 0)
+    assert (tally.count, tally._repeats, tally._weight, sum(tally._fields.values())) == (0, 0, 0, 0)

@@ -11,9 +11,10 @@ import pytest
 from vedette.engine.match import Engine
 from vedette.model.event import Chunk
 from vedette.plan.ir import Op, Predicate
-from vedette.plan.merge import apart, as_written, merge
+from vedette.plan.merge import apart, merge
 from vedette.plan.plan import Plan
 from vedette.rules.build import empty, from_rules, from_text
+from vedette.runtime.alerts.alerts import as_written
 
 RULE = """\
 title: {title}
@@ -55,7 +56,7 @@ def sql(title: str) -> Plan:
     return from_rules(rules)
 
 
-def found(plan: Plan, *lines: bytes) -> list[list[str]]:
+def rules_by_line(plan: Plan, *lines: bytes) -> list[list[str]]:
     """By line the ids of the rules that match it."""
     engine = Engine(plan, route=False)
     rows = []
@@ -73,8 +74,11 @@ def test_each_set_finds_what_it_finds_alone() -> None:
     assert [one.title for one in merged.plan.rules] == ["Has alpha", "Has common", "Has beta"]
     assert [merged.sets[one.id] for one in merged.plan.rules] == [("default",), ("default", "site"), ("site",)]
     lines = b"alpha", b"beta", b"common alpha", b"none"
-    alone = [sorted({*one, *other}) for one, other in zip(found(starter, *lines), found(site, *lines), strict=True)]
-    assert [sorted(row) for row in found(merged.plan, *lines)] == alone
+    alone = [
+        sorted({*one, *other})
+        for one, other in zip(rules_by_line(starter, *lines), rules_by_line(site, *lines), strict=True)
+    ]
+    assert [sorted(row) for row in rules_by_line(merged.plan, *lines)] == alone
     assert Plan.from_bytes(merged.plan.to_bytes()) == merged.plan
 
 
@@ -87,7 +91,7 @@ def test_different_rules_of_one_id_both_run() -> None:
     (twice,) = merged.plan.correlations
     assert twice.id == NINETYNINE
     assert [slot.rule_id for slot in twice.slots] == [f"{ONE}@site"]
-    assert found(merged.plan, b"alpha", b"beta") == [[ONE], [f"{ONE}@site"]]
+    assert rules_by_line(merged.plan, b"alpha", b"beta") == [[ONE], [f"{ONE}@site"]]
     texts = merge({"default": starter, "site": from_text(rule("alpha", title="Another title"))})
     assert [one.title for one in texts.plan.rules] == ["Has alpha", "Another title"]
 

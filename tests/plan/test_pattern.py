@@ -19,7 +19,7 @@ def match(*pattern: Variable, **more: Any) -> Match:
     return Match((Named("n", INT),), 0, SCAN, (), pattern, **given)
 
 
-def found(node: Match) -> list[str]:
+def places_of_mistakes(node: Match) -> list[str]:
     return [mistake.at for mistake in mistakes(node)]
 
 
@@ -39,7 +39,7 @@ def found(node: Match) -> list[str]:
 )
 def test_what_runs(pattern: tuple[Variable, ...]) -> None:
     """What Flink runs has no mistake."""
-    assert found(match(*pattern)) == []
+    assert places_of_mistakes(match(*pattern)) == []
 
 
 @walk(
@@ -59,24 +59,24 @@ def test_what_runs(pattern: tuple[Variable, ...]) -> None:
 )
 def test_what_does_not(pattern: tuple[Variable, ...], at: str) -> None:
     """A variable twice, a greedy last one, impossible numbers, ?? and what is empty are mistakes at their variable."""
-    assert at in found(match(*pattern))
+    assert at in places_of_mistakes(match(*pattern))
 
 
 def test_what_stands_beside_the_pattern() -> None:
     """Skips to no variable or to the first, unknown variables, SUBSET and a negative WITHIN are mistakes."""
-    assert found(match(A, B, skip="LAST", skip_to="C")) == ["C"]
-    assert found(match(A, B, skip="FIRST", skip_to="A")) == ["A"]
-    assert found(match(A, B, skip="LAST", skip_to="B")) == []
-    assert found(match(A, B, subsets=(("U", ("A", "B")),))) == ["SUBSET"]
-    assert found(match(A, B, within=-1)) == ["WITHIN"]
+    assert places_of_mistakes(match(A, B, skip="LAST", skip_to="C")) == ["C"]
+    assert places_of_mistakes(match(A, B, skip="FIRST", skip_to="A")) == ["A"]
+    assert places_of_mistakes(match(A, B, skip="LAST", skip_to="B")) == []
+    assert places_of_mistakes(match(A, B, subsets=(("U", ("A", "B")),))) == ["SUBSET"]
+    assert places_of_mistakes(match(A, B, within=-1)) == ["WITHIN"]
     of_c = Call(LAST, (Column(2, INT),), INT, ("C", 0))
-    assert found(match(A, B, defines=(("A", Call("=", (of_c, Literal(1, INT)), INT)),))) == ["C"]
-    assert found(match(A, B, measures=(Call(LAST, (Column(2, INT),), INT, (ANY, 1)),))) == []
+    assert places_of_mistakes(match(A, B, defines=(("A", Call("=", (of_c, Literal(1, INT)), INT)),))) == ["C"]
+    assert places_of_mistakes(match(A, B, measures=(Call(LAST, (Column(2, INT),), INT, (ANY, 1)),))) == []
 
 
 def test_no_pattern() -> None:
     """A pattern of nothing is a mistake, and the only one."""
-    assert found(match()) == ["PATTERN"]
+    assert places_of_mistakes(match()) == ["PATTERN"]
 
 
 def test_calls() -> None:

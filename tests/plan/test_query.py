@@ -11,7 +11,7 @@ import pytest
 from tests.differences import walk
 from vedette.model.event import LogSource
 from vedette.plan.grid import Grid
-from vedette.plan.ir import TRUE, Rule
+from vedette.plan.ir import TRUE, Rule, Suppress
 from vedette.plan.plan import Plan, build
 from vedette.plan.query import (
     Aggregate,
@@ -27,11 +27,9 @@ from vedette.plan.query import (
     Type,
     Windowed,
     dump,
-    load,
     nodes,
-    statements,
 )
-from vedette.plan.relation import Suppress
+from vedette.plan.stored import load, statements
 
 TEXT, INT, TIME = Type("STRING"), Type("INT"), Type("TIMESTAMP_LTZ", 3)
 SCAN = Scan(

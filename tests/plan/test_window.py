@@ -9,9 +9,8 @@ from hypothesis import given
 from tests.engine.test_property import rule
 from vedette.engine.prefilter import measured
 from vedette.plan.ir import Leaf, Op, Predicate
-from vedette.plan.literals import is_numeric
+from vedette.plan.literals import WINDOW, is_numeric, rarest, windows
 from vedette.plan.plan import build
-from vedette.plan.window import WINDOW, rarest, windows
 
 
 @given(st.text("ab1.e- /\\\u00e9", min_size=1, max_size=20))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -60,9 +61,9 @@ def log(tmp_path: Path, host: Host) -> Path:
     return folder
 
 
-def opened(folder: Path, **options: object) -> RawLog:
+def opened(folder: Path, **options: Any) -> RawLog:
     settings = SegmentedLog(max_bytes=64 << 20, segment_bytes=1 << 20)
-    return RawLog.open(folder, settings, Counters(), **options)  # type: ignore[arg-type]
+    return RawLog.open(folder, settings, Counters(), **options)
 
 
 def test_what_is_no_copy(log: Path, host: Host) -> None:

@@ -321,21 +321,6 @@ def test_what_is_kept_of_damage_is_bounded(tmp_path: Path) -> None:
     assert sum(file.stat().st_size for file in kept) <= 5000
 
 
-def test_what_the_release_before_kept_of_damage(tmp_path: Path) -> None:
-    """It is in the folder of today after an upgrade, where it counts towards the bound; else it would stay for ever."""
-    config = RawLogSettings(max_bytes=40_000)
-    former = tmp_path / "quarantine"
-    former.mkdir()
-    (former / "old.0.0.cut").write_bytes(bytes(4900))
-    fill(tmp_path, [lines(noise(1))])
-    assert not former.exists()
-    assert [file.name for file in (tmp_path / "damaged").iterdir()] == ["old.0.0.cut"]
-    path = segments(tmp_path)[-1].path
-    os.truncate(path, path.stat().st_size - 1)
-    open_log(tmp_path, config, now=6).close()
-    assert "old.0.0.cut" not in [file.name for file in (tmp_path / "damaged").iterdir()]
-
-
 def test_damage_that_cannot_be_kept(tmp_path: Path) -> None:
     """When the cut bytes cannot be kept the log opens all the same and says so."""
     fill(tmp_path, [lines(b"one"), lines(b"two")])

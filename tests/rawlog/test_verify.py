@@ -26,11 +26,11 @@ class Clock:
         return self.now
 
 
-def round_of(verifier: Verifier, clock: Clock, kept: list[Segment]) -> float:
+def round_of(verifier: Verifier, clock: Clock, segments: list[Segment]) -> float:
     """One round, a step each 0.2 s as the agent makes them; the seconds that it took."""
     began, rounds = clock.now, verifier.rounds
     while verifier.rounds == rounds:
-        verifier.step(kept)
+        verifier.step(segments)
         clock.now += 0.2
         assert clock.now < began + 3600
     return clock.now - began

@@ -49,9 +49,9 @@ def test_the_same_rules_give_the_same_bytes(tmp_path: Path) -> None:
 def test_signing_again_replaces_the_signature(tmp_path: Path) -> None:
     """A bundle has one signature: the last signer's."""
     keygen(tmp_path / "one.pem")
-    two = keygen(tmp_path / "two.pem")
+    second = keygen(tmp_path / "two.pem")
     data = sign(sign(make(), load_key(tmp_path / "one.pem")), load_key(tmp_path / "two.pem"))
-    assert verify(data, [two], "0.1.0").key == two
+    assert verify(data, [second], "0.1.0").key == second
     assert data == sign(make(), load_key(tmp_path / "two.pem"))
 
 

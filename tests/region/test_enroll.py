@@ -142,26 +142,6 @@ def test_a_folder_without_a_region(tmp_path: Path, arguments: tuple[str, ...]) -
     assert not list(tmp_path.iterdir())
 
 
-def test_the_command_of_the_release_before(tmp_path: Path) -> None:
-    """``region enroll`` does what it did, with a warning."""
-    old = CliRunner()
-    for options, says in (
-        ((), "new certificate"),
-        (("--renew",), "new certificate"),
-        (("--revoke",), "2 certificates"),
-    ):
-        done = old.invoke(cli, ["region", "enroll", "a", "--folder", str(tmp_path), "--broker", URL, *options])
-        assert done.exit_code == 0, done.output
-        assert says in done.stdout
-        assert "vedette member enroll|renew|revoke|zip" in done.stderr
-    assert "enroll " not in old.invoke(cli, ["region", "--help"]).output
-    for host in ("one.example", "two.example"):
-        broker = ["region", "enroll", "hub", "--folder", str(tmp_path), "--role", "broker", "--host", host]
-        assert old.invoke(cli, [*broker, "--renew"]).exit_code == 0
-    with Region.open(tmp_path) as region:
-        assert region.member("hub").hosts == ["two.example"]
-
-
 def test_the_broker_is_asked_for_once(tmp_path: Path) -> None:
     """The first agent needs the broker's address; further ones take it from the folder."""
     assert "Give its address once" in run("web-1", "--folder", tmp_path, code=2)
@@ -452,11 +432,11 @@ async def test_an_agent_only_as_itself(site: Site) -> None:
         for topic, payload in last:
             await published(op, topic, payload, retain=True)
 
-        def taken() -> set[tuple[str, bytes]]:
+        def messages() -> set[tuple[str, bytes]]:
             return {(message.topic, message.payload) for message in stolen}
 
-        await eventually("what comes last", lambda: last <= taken())
-        assert taken() - last == {("vedette/v1/f2/bundles/stable/manifest", b"of f2")}  # to b1, whose fleet it is
+        await eventually("what comes last", lambda: last <= messages())
+        assert messages() - last == {("vedette/v1/f2/bundles/stable/manifest", b"of f2")}  # to b1, whose fleet it is
         assert (a1.connected.is_set(), a1.attempts) == (True, 1)
 
 

@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def made(folder: Path, *lines: str, rings: str = "") -> fleetfile.FleetFile:
+def file_of(folder: Path, *lines: str, rings: str = "") -> fleetfile.FleetFile:
     path = folder / "fleet.toml"
     path.write_text("\n".join([rings, "[[group]]", 'name = "all"', *lines]))
     return read(path, "f1")
@@ -39,21 +39,21 @@ def bundle(desired: Desired | None) -> Change:
 def test_what_follows_what(folder: Path) -> None:
     """The same file makes no new document; another bundle becomes a change from the one that agents run; what was
     aborted stays so until it is retried."""
-    one = made(folder, 'bundle = "1.vbundle"', rings=RING)
+    one = file_of(folder, 'bundle = "1.vbundle"', rings=RING)
     first = next_desired(one, "f1", None, None, NOW)
     assert first is not None
     assert (first.serial, first.created, bundle(first).from_) == (1, "2026-11-28T00:00:00Z", None)
     assert first.rings[0].soak == 600
     assert next_desired(one, "f1", first, None, NOW) is None
     done = Rollout("f1", 1, {bundle(first).id: Progress(State.DONE)})
-    second = next_desired(made(folder, 'bundle = "2.vbundle"', rings=RING), "f1", first, done, NOW)
+    second = next_desired(file_of(folder, 'bundle = "2.vbundle"', rings=RING), "f1", first, done, NOW)
     assert second is not None
     assert (bundle(second).from_, second.serial) == (bundle(first).to, 2)
     assert bundle(second).id != bundle(first).id
     aborted = Rollout("f1", 2, {bundle(second).id: Progress(State.ABORTED)})
-    third = next_desired(made(folder, 'bundle = "3.vbundle"', rings=RING), "f1", second, aborted, NOW)
+    third = next_desired(file_of(folder, 'bundle = "3.vbundle"', rings=RING), "f1", second, aborted, NOW)
     assert bundle(third).from_ == bundle(first).to
-    same = made(folder, 'bundle = "2.vbundle"', rings=RING)
+    same = file_of(folder, 'bundle = "2.vbundle"', rings=RING)
     assert next_desired(same, "f1", second, aborted, NOW) is None
     again = next_desired(same, "f1", second, aborted, NOW, retry=True)
     assert bundle(again).id != bundle(second).id
@@ -61,8 +61,8 @@ def test_what_follows_what(folder: Path) -> None:
 
 def test_an_overlay_that_goes(folder: Path) -> None:
     """Taking an overlay away is a change to nothing, which later documents forget once it is done."""
-    first = next_desired(made(folder, 'config = "debug.toml"'), "f1", None, None, NOW)
-    without = made(folder)
+    first = next_desired(file_of(folder, 'config = "debug.toml"'), "f1", None, None, NOW)
+    without = file_of(folder)
     second = next_desired(without, "f1", first, None, NOW)
     assert second is not None
     gone = second.groups[0].config
@@ -103,7 +103,7 @@ def test_all_mistakes_at_once(folder: Path) -> None:
 
 def test_desired_against_actual(folder: Path) -> None:
     """Each agent's state follows from its heartbeat: as wanted, behind, with a problem, away, without a fleet."""
-    desired = next_desired(made(folder, 'bundle = "1.vbundle"'), "f1", None, None, NOW)
+    desired = next_desired(file_of(folder, 'bundle = "1.vbundle"'), "f1", None, None, NOW)
     assert desired is not None
     to = bundle(desired).to
     assert to is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.region.test_fleetfile import made as read_file
+from tests.region.test_fleetfile import file_of as read_file
 from vedette.fleet import releases
 from vedette.fleet.releases import PIECE
 from vedette.region.fleetfile import FleetFileError
@@ -104,8 +104,8 @@ def test_in_a_fleet_file(tmp_path: Path) -> None:
         ('windows = [{ start = "1:00", end = "02:00" }]', r"windows\[0\].start: expects a time"),
         ('windows = [{ start = "02:00", end = "02:00" }]', "start and end are the same"),
         ('windows = [{ start = "01:00", end = "02:00", timezone = "Vienna" }]', "timezone: expects one such as"),
-        ('windows = [{ start = "01:00", end = "02:00", for = ["rules"] }]', "for: expects some of bundles, lookups"),
-        ('windows = [{ start = "01:00", end = "02:00", days = ["samstag"] }]', "days: expects some of mon"),
+        ('windows = [{ start = "01:00", end = "02:00", for = ["rules"] }]', r"for\[0\]: expects one of bundles"),
+        ('windows = [{ start = "01:00", end = "02:00", days = ["samstag"] }]', r"days\[0\]: expects one of mon"),
     ):
         with pytest.raises(FleetFileError, match=reason):
             read_file(tmp_path, line)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bench import traffic
 from bench.send import tcp
 from tests.broker import running
-from tests.e2e.agent import Agent, Process
+from tests.e2e.agent import Agent, Process, few
 from tests.waits import until
 from vedette.cli.main import main
 from vedette.delivery.envelope import status_row
@@ -100,14 +100,14 @@ def test_an_agent_that_lost_alerts(tmp_path: Path) -> None:
     when the rest has landed, by two landings that share them, the region names their numbers and no others."""
     landing = tmp_path / "landing"
     with running(tmp_path / "broker") as broker:
-        agent = Agent(tmp_path / "a", resend_after=1.0)
+        agent = Agent(tmp_path / "a", rules=few(tmp_path / "rules"), resend_after=1.0)
         agent.configure(
             f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
             f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\nheartbeat = "1s"\n'
         )
         agent.up()
-        tcp(("127.0.0.1", agent.port), b"".join(traffic.blocks(61, 20_000, attack_rate=0.02)))
-        until("all to be judged", lambda: agent.input()["judged"] == 20_000)
+        tcp(("127.0.0.1", agent.port), b"".join(traffic.blocks(61, 4_000, attack_rate=0.1)))
+        until("all to be judged", lambda: agent.input()["judged"] == 4_000)
         made = agent.status()["alerts"]["made"]
         assert made > 100
         agent.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from vedette.fleet.certificates import new_key, signing_request
 from vedette.fleet.documents import Change, DocumentRefused, Target, read_desired
 from vedette.fleet.enrolment import REQUEST, EnrolmentRefused, frame, new_token, parse_token, read_request
 from vedette.fleet.enrolment import Request as Enrolment
-from vedette.fleet.operators import operator
+from vedette.fleet.operators import read_operator
 from vedette.fleet.replies import Part, pack, packed
 from vedette.fleet.requests import Refused, Request, read
 from vedette.mqtt.connection import Message
@@ -157,12 +158,12 @@ def test_no_such_name_in_a_document(name: str) -> None:
             read_desired(desired(1, one).to_bytes(), FLEET)
     key = key_text(Ed25519PrivateKey.generate().public_key())
     with pytest.raises(ValueError, match="name"):
-        operator({"name": name, "key": key, "roles": ["viewer"], "expires": "2099-01-01T00:00:00Z"}, "operator[0]")
+        read_operator({"name": name, "key": key, "roles": ["viewer"], "expires": "2099-01-01T00:00:00Z"}, "operator[0]")
 
 
 @pytest.mark.parametrize("path", ["..", "../x", "a/../x", "/x", "a//x", "./x", "a/.", "", "a\0", "a\n", "x" * 300])
 def test_no_such_target_in_a_document(path: str) -> None:
     """A target's path is one below a folder."""
-    hostile = group("all", config=Change("c1", Target(path, "0" * 64, 1)))
+    data = desired(1, group("all", config=Change("c1", Target("PATH", "0" * 64, 1)))).to_bytes()
     with pytest.raises(DocumentRefused, match="target"):
-        read_desired(desired(1, hostile).to_bytes(), FLEET)
+        read_desired(data.replace(b'"PATH"', json.dumps(path).encode()), FLEET)

@@ -52,7 +52,7 @@ def messages(brokers: str, topic: str) -> list[dict[str, Any]]:
         consumer.close()
 
 
-def made(seq: int, **more: Any) -> dict[str, Any]:
+def landed_row(seq: int, **more: Any) -> dict[str, Any]:
     return {**landed(decode_row(encode(alert(seq))), received_at=0, collector_id="c", topic=f"t{seq}"), **more}
 
 
@@ -71,7 +71,7 @@ def test_large_rows_are_cut_and_stop_nothing(brokers: str) -> None:
         row = dead_letter(b"small", topic="t", reason="is not msgpack", received_at=0)
         assert writer.write("bad", [row, {**row, "payload": payload}], NOW) == "large.bad"
         writer.write("status", [beat(b'{"state": "lost"}'), beat(text)], NOW)
-        writer.write("alerts", [made(1), made(2, raw="x" * 3_000_000), made(3)], NOW)
+        writer.write("alerts", [landed_row(1), landed_row(2, raw="x" * 3_000_000), landed_row(3)], NOW)
 
     bad = {row["reason"]: row for row in messages(brokers, "large.bad")}
     assert base64.b64decode(bad.pop("is not msgpack")["payload"]) == b"small"
@@ -105,7 +105,7 @@ def test_a_topic_that_takes_less(brokers: str) -> None:
         done.result(DEADLINE)
     writer = KafkaLanding(brokers, "less", timeout=DEADLINE)
     noise = [base64.b64encode(_noise(size)).decode() for size in (30_000, 40_000, 200_000)]
-    rows = [made(seq, raw=text) for seq, text in enumerate(noise, 1)]
+    rows = [landed_row(seq, raw=text) for seq, text in enumerate(noise, 1)]
     with capture_logs() as logs:
         writer.write("alerts", rows, NOW)
         writer.write("bad", [{"topic": "t", "reason": "r", "payload": _noise(300_000), "received_at": 0}], NOW)

@@ -59,7 +59,7 @@ def hosts() -> Iterator[Hosts]:
         pytest.skip("no nft here: sh tools/packages.sh tests")
     processes = [subprocess.Popen(["unshare", "-n", "sleep", "3600"]) for _ in range(2)]
     try:
-        made = Hosts(*(process.pid for process in processes))
+        both = Hosts(*(process.pid for process in processes))
         own = os.readlink("/proc/self/ns/net")
 
         def ended() -> bool:
@@ -71,17 +71,17 @@ def hosts() -> Iterator[Hosts]:
         until("two network namespaces", lambda: ended() or apart())
         if ended():
             pytest.skip("no network namespaces here")
-        link = made.inside("ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", made.peer)
+        link = both.inside("ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", both.peer)
         if (done := subprocess.run(link, capture_output=True, text=True, check=False)).returncode:
             pytest.skip(f"no link between two network namespaces here: {done.stderr.strip()}")
         peers = [f"{net}{n:{form}}" for net, form in (("203.0.113.", "d"), ("2001:db8::", "x")) for n in range(9, 15)]
         for peer, name, addresses in ((False, "v0", [HOST, HOST6]), (True, "v1", peers)):
             for address in addresses:
                 size = ["/64", "nodad"] if ":" in address else ["/24"]
-                made.run("ip", "address", "add", address + size[0], "dev", name, *size[1:], peer=peer)
+                both.run("ip", "address", "add", address + size[0], "dev", name, *size[1:], peer=peer)
             for one in ("lo", name):
-                made.run("ip", "link", "set", one, "up", peer=peer)
-        yield made
+                both.run("ip", "link", "set", one, "up", peer=peer)
+        yield both
     finally:
         for process in processes:
             process.kill()

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.delivery.kit import alert
+from vedette.config.settings import BlockSettings, ResponseSettings
 from vedette.model.event import Entity
 from vedette.response.decide import RULE, Allowed, Asked, address_of, asked, configured
-from vedette.response.settings import BlockSettings, ResponseSettings
 
 SETTINGS = ResponseSettings(enabled=True, allow=("10.0.0.0/8", "2001:db8::/32"), block=(BlockSettings(("*",)),))
 FIELD = replace(SETTINGS, block=(BlockSettings(("*",), field="src"),))

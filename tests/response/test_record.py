@@ -60,3 +60,15 @@ def test_undone_and_over() -> None:
     assert not record.expire(NOW + 10, 10)
     assert record.undone == {}
     assert MAX_UNDONE == 10_000
+
+
+def test_noted_while_the_clock_was_ahead() -> None:
+    """A block lasts as long as it was meant to, and what was undone then keeps no later alert from blocking."""
+    record, ahead = Record(Path("none")), NOW + 10**12
+    record.blocked = {"203.0.113.8": Block(ahead, ahead + 60, "alert")}
+    record.undone, record.flushed = {"203.0.113.9": ahead}, ahead
+    assert not record.expire(NOW, 60)
+    assert record.blocked == {"203.0.113.8": Block(NOW, NOW + 60, "alert")}
+    assert record.stale("203.0.113.8", NOW + 1) == ""
+    assert record.stale("203.0.113.9", NOW + 1) == ""
+    assert record.expire(NOW + 60, 60)

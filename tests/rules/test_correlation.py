@@ -14,8 +14,9 @@ from tests.differential.material import SHARED
 from vedette.api import compile_rules
 from vedette.plan.aggregates import Kind
 from vedette.plan.grid import Grid
+from vedette.plan.ir import Suppress
 from vedette.plan.plan import Plan
-from vedette.plan.relation import MAX_CHAIN, Clause, Correlation, Slot, Suppress, meaning_digest
+from vedette.plan.relation import MAX_CHAIN, Clause, Correlation, Slot, meaning_digest
 from vedette.rules import build
 
 A = """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from vedette.engine.match import Engine
 from vedette.model.event import LogSource
+from vedette.plan import reach
 from vedette.rules import build
-from vedette.rules.authoring import explain, reach
+from vedette.rules.authoring import explain
 from vedette.rules.build import cost_of
 from vedette.rules.ruleset import RuleSet
 
@@ -131,17 +132,17 @@ def test_what_a_correlation_is_made_of() -> None:
     text = RULE.replace("title: t", "title: t\nname: t") + "---\n" + RULE.replace("title: t", "title: c\nname: c")
     text = text.replace("Failed", "Accepted", 1) + "---\ntitle: C\ncorrelation:\n  "
 
-    def told(more: str, kind: str = "temporal") -> list[str]:
+    def explained(more: str, kind: str = "temporal") -> list[str]:
         engine, _ = engine_of(text + body % kind + more)
         return list(explain.correlation(engine.plan, engine.plan.correlations[-1]))
 
-    lines = told("  aliases: {who: {t: user, c: src_ip}}\n")
+    lines = explained("  aliases: {who: {t: user, c: src_ip}}\n")
     assert "temporal within 300 s" in lines[1]
     assert lines[2].endswith(", who is its user")
     assert lines[4:] == [
         "  for each who; an event without one is in no group", "  when temporal >= 2", "  decided when an event arrives"
     ]  # fmt: skip
-    assert told("  condition: t and not c\n")[5] == "  when there is rule 0 and none of rule 1"
-    lines = told("  condition: {field: n, percentile: 90, gt: 5, lt: 9}\n", "value_percentile")
+    assert explained("  condition: t and not c\n")[5] == "  when there is rule 0 and none of rule 1"
+    lines = explained("  condition: {field: n, percentile: 90, gt: 5, lt: 9}\n", "value_percentile")
     assert lines[5] == "  when value_percentile 90 of n > 5 and < 9"
     assert lines[6].startswith("  decided when its window is over")

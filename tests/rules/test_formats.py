@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from vedette.cli.main import main
 from vedette.rules import build
 from vedette.rules.formats import failures
-from vedette.runtime.compiled import Sources
+from vedette.runtime.rulesets.compiled import Sources
 
 FORMAT = """name = "gate"
 regex = '(?P<gate>GATE\\d+) (?P<way>IN|OUT)'

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from tests import reference
 from tests.bundle.conftest import Author
+from tests.deep import DEEP
 from tests.differences import walk
 from vedette import compile_rules
 from vedette.cli.main import main
@@ -90,7 +91,7 @@ def matched(plan: Plan, lines: list[bytes], *, kernel: bool) -> set[int]:
 
 
 @walk("item", ["f|expand: '%x%'", "f|cased|expand: '%x%'", "f|cidr|expand: '%x%'", "f|contains|expand: '%x%'"])
-@walk("seed", range(40))
+@walk("seed", range(DEEP or 20))
 def test_a_lookup_means_what_its_values_mean(item: str, seed: int) -> None:
     """Random lists and random values of events, case, wildcards, escapes and numbers among them: spelled out, as a
     lookup with the kernel and without, the same events; and those that the naive evaluator finds."""

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.bundle.conftest import Author
-from tests.lookup.tables import made
+from tests.lookup.tables import lookup_of
 from vedette import compile_rules
 from vedette.cli.main import main
 from vedette.decode.decoder import record
@@ -26,10 +26,10 @@ def tables(tmp_path: Path) -> Path:
     """A folder with a table of assets and one of bad domains."""
     folder = tmp_path / "lookups"
     folder.mkdir()
-    made(folder / "assets.vlookup", "ip net user owner", "ip:ip net:cidr user:nocase",
+    lookup_of(folder / "assets.vlookup", "ip net user owner", "ip:ip net:cidr user:nocase",
          [(f"10.{n}.0.1", f"10.{n}.0.0/16", f"User{n}", "x") for n in range(200)]).close()  # fmt: skip
-    made(folder / "bad.vlookup", "domain", "domain:domain", [(f"evil{n}.example",) for n in range(20_000)]).close()
-    made(folder / "exact.vlookup", "name n:int", "name", [("Anna", 1)]).close()
+    lookup_of(folder / "bad.vlookup", "domain", "domain:domain", [(f"evil{n}.example",) for n in range(20_000)]).close()
+    lookup_of(folder / "exact.vlookup", "name n:int", "name", [("Anna", 1)]).close()
     return folder
 
 
@@ -109,7 +109,7 @@ def test_a_plan_without_its_table(tables: Path) -> None:
     with pytest.raises(ValueError, match="ask the lookup assets, which is not there"):
         artifact.engine()
     with (
-        made(tables / "other.vlookup", "ip n:int", "n:number", [("x", 1)]) as other,
+        lookup_of(tables / "other.vlookup", "ip n:int", "n:number", [("x", 1)]) as other,
         pytest.raises(ValueError, match="by ip, which is no key of it"),
     ):
         artifact.engine({"assets": other})

@@ -19,7 +19,7 @@ from vedette.decode.decoder import record
 from vedette.engine.match import Engine
 from vedette.model.event import Chunk
 from vedette.rules import build
-from vedette.runtime.scan import chunk_of
+from vedette.runtime.offline.scan import chunk_of
 
 SHARED = Path(__file__).parents[3] / "shared"
 DATA = SHARED / "data"

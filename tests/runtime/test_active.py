@@ -10,7 +10,7 @@ from weakref import ref
 import pytest
 
 from tests.waits import eventually
-from vedette.runtime import active
+from vedette.runtime.rulesets import active
 
 
 class Engine:

@@ -18,10 +18,12 @@ import pytest
 
 from tests.life import NOW, Life
 from vedette import compile_rules
+from vedette.decode.codecs import CODECS, Codecs
 from vedette.decode.decoder import record
 from vedette.engine.match import Context, Engine
 from vedette.model.event import Alert, Chunk, Flag, Frame, LogSource
-from vedette.runtime import evaluator, events
+from vedette.runtime.alerts import events, rows
+from vedette.runtime.pipeline import evaluator
 
 GOLDEN = Path(__file__).with_name("golden_alerts.json")
 
@@ -256,8 +258,8 @@ def test_rows_of_one_event_are_alerts_of_their_own(begin: Callable[..., Life], t
         WHERE a IS NOT NULL GROUP BY a, HOP(event_time, INTERVAL '30' SECOND, INTERVAL '1' MINUTE);
     INSERT INTO alerts SELECT e.a FROM events e CROSS JOIN UNNEST(ARRAY['u', 'v']) AS t(x) WHERE e.a IS NOT NULL;
     """
-    one, two = "2026-11-21T02:00:00Z", "2026-11-21T02:10:00Z"
-    events = {"a": "1", "b": "1", "ts": one}, {"a": "1", "b": "2", "ts": one}, {"a": "2", "ts": two}
+    first, second = "2026-11-21T02:00:00Z", "2026-11-21T02:10:00Z"
+    events = {"a": "1", "b": "1", "ts": first}, {"a": "1", "b": "2", "ts": first}, {"a": "2", "ts": second}
     found = stated(begin, tmp_path, sql, *events)
     assert len({alert.alert_id for alert in found}) == len(found) == 13
     assert [dict(alert.fields) for alert in found].count({"a": "1", "n": "2"}) == 2
@@ -346,13 +348,13 @@ def test_filters_give_the_alerts_that_rows_in_the_network_give(tmp_path: Path, w
     assert list(map(row, once)) == list(map(row, twice_over))
 
 
-@pytest.mark.parametrize("kept", [events.KEPT_BYTES, 0])
+@pytest.mark.parametrize("kept_bytes", [rows.KEPT_BYTES, 0])
 def test_rows_of_a_window_that_ended_have_their_events(
-    begin: Callable[..., Life], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+    begin: Callable[..., Life], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_bytes: int
 ) -> None:
     """Each alert has the newest event behind its row, whichever chunk it came in, and whether events that are read
     back are kept or not."""
-    monkeypatch.setattr(events, "KEPT_BYTES", kept)
+    monkeypatch.setattr(rows, "KEPT_BYTES", kept_bytes)
     window = "GROUP BY a, TUMBLE(event_time, INTERVAL '1' MINUTE)"
     sql = "".join(
         f"INSERT INTO alerts SELECT a, MAX(b) AS newest, {n} AS n FROM events WHERE a IS NOT NULL {window};\n"
@@ -417,7 +419,7 @@ def test_an_event_is_read_back_once_for_alerts_made_together() -> None:
             asked.append(start)
             return (one for one in frames if start < one.offset + len(one.chunk.data))
 
-    reread = events.Reread(events.Events(SimpleNamespace(input_contexts={}, raw_log=Log())))  # type: ignore[arg-type] # all it asks for
+    reread = rows.Reread(events.Events(SimpleNamespace(input_contexts={}, raw_log=Log()), Codecs(CODECS)))  # type: ignore[arg-type] # all it asks for
     read = [reread.logged(offset, NOW) for offset in (109, 100, 200, 118, 109, 50, 200, 50)]
     assert [one.record.text for one in read] == [
         '{"a": 2}', '{"a": 1}', '{"a": 1}', '{"a": 3}', '{"a": 2}', "", '{"a": 1}', "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
@@ -72,7 +73,7 @@ def test_what_is_loaded_is_logged(agent: Agent, tmp_path: Path) -> None:
     assert problem.startswith(f"1 rules of rule set default do not run: {tmp_path}/rules/bad.yml:1:1: ")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_a_stop_in_order(agent: Agent, number: signal.Signals) -> None:
     """What was received when the signal came is stored, judged and landed at the end; exit code 0; nothing is left to
     do at the next start, which goes on counting."""
@@ -153,7 +154,8 @@ def test_a_data_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_a_fleet_file_that_is_bad_or_missing(agent: Agent, tmp_path: Path) -> None:
     """The agent runs without its fleet, says so, and follows it once the file is there and a reload asks for it;
-    `vedette check` says it before. A damaged audit record is a problem in the status, and ends nobody."""
+    `vedette check` says it before. A damaged audit record is a problem in the status, and ends nobody; where the
+    requests' folder is none, the agent runs without its fleet, too."""
     # Over 3 s: commands make keys and documents, and an agent starts.
     vedette(
         "fleet", "init", "plants", "--trust", tmp_path / "trust", "--keys", tmp_path / "keys", "--root-key", "alice",
@@ -180,3 +182,9 @@ def test_a_fleet_file_that_is_bad_or_missing(agent: Agent, tmp_path: Path) -> No
     (agent.data / "fleet/audit.jsonl").write_bytes(b"no record\n")
     assert any(problem.startswith("audit: ") for problem in agent.status()["actual"]["problems"])
     assert agent.alive()
+    agent.kill()
+    shutil.rmtree(agent.data / "fleet/requests")
+    (agent.data / "fleet/requests").write_bytes(b"no folder")
+    agent.start()
+    agent.ready()
+    assert "fleet.root: " in agent.status()["config"]["error"]

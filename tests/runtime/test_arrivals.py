@@ -13,8 +13,9 @@ import pytest
 from vedette.config.settings import Config, RulesetSettings
 from vedette.delivery.topics import manifest_topic
 from vedette.mqtt.connection import Message
-from vedette.runtime.active import Newest
-from vedette.runtime.arrivals import MAX_ANNOUNCEMENT, Arrivals, announcement
+from vedette.runtime.rulesets.active import Newest
+from vedette.runtime.rulesets.arrivals import MAX_ANNOUNCEMENT, Arrivals, announcement
+from vedette.runtime.rulesets.bundled import BundledRules
 
 GOOD = b'{"sha256": "%b", "version": 3, "size": 100}' % (b"ab" * 32)
 
@@ -35,11 +36,19 @@ def test_of_bundles_that_wait_the_last_counts() -> None:
     assert waiting.put("region", b"3")
 
 
+class RolledBack(BundledRules):
+    """A rule set whose bundle 3 was rolled back."""
+
+    def __init__(self) -> None:
+        self.bundles: Any = SimpleNamespace(installed=lambda: None, withdrawn=lambda: 3)
+        self.error = ""
+
+
 class Channel:
     """An agent whose bundle 3 was rolled back, and its subscriptions: what arrives is what the test says."""
 
     def __init__(self) -> None:
-        self.rules = SimpleNamespace(bundles=SimpleNamespace(installed=lambda: None, withdrawn=lambda: 3), error="")
+        self.rules = RolledBack()
         self.sets = SimpleNamespace(members={"default": self.rules})
         self.installed: list[bytes] = []
         self.topics: dict[str, Callable[[Message], None]] = {}

@@ -18,8 +18,8 @@ from tests.waits import DEADLINE, eventually, pauses
 from vedette.delivery import envelope
 from vedette.model.counters import Dropped
 from vedette.rawlog import checkpoint
-from vedette.runtime.account import broken
-from vedette.runtime.failures import QUARANTINED
+from vedette.runtime.pipeline.account import broken
+from vedette.runtime.pipeline.failures import QUARANTINED
 from vedette.runtime.strict.account import Sent
 from vedette.store.rebuild import open_store
 
@@ -147,13 +147,13 @@ def test_nothing_is_committed_after_a_failure(begin: Callable[..., Life], monkey
     asyncio.run(main())
     assert life.store.load().cursor is None
     monkeypatch.undo()
-    assert [text[-3:] for _, text in begin(engine("evil")).live().found()] == ["one", "two"]
+    assert [text[-3:] for _, text in begin(engine("evil")).live().titled()] == ["one", "two"]
 
 
 def test_a_list_that_cannot_be_stored(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule goes into quarantine with a commit; where the disk takes the batch and not the list, the batch is not
     committed a second time, and the list is tried again."""
-    monkeypatch.setattr("vedette.runtime.checkpointer.RETRY_SECONDS", 0)
+    monkeypatch.setattr("vedette.runtime.pipeline.checkpointer.RETRY_SECONDS", 0)
     life = begin(evil := engine("evil"))
     put, refused = life.store.put, list[str]()
 
@@ -173,7 +173,7 @@ def test_a_list_that_cannot_be_stored(begin: Callable[..., Life], monkeypatch: p
         await life.pipeline.checkpointer.commit()
 
     asyncio.run(main())
-    assert (len(life.found()), refused) == (1, [QUARANTINED])
+    assert (len(life.titled()), refused) == (1, [QUARANTINED])
     assert life.store.get(QUARANTINED) == life.context.failures.quarantined != {}
 
 
@@ -190,7 +190,7 @@ async def test_no_commit_in_the_middle(begin: Callable[..., Life]) -> None:
     assert (len(checkpointer.alerts), commit.done()) == (1, False)
     checkpointer.let_go()
     await commit
-    assert (checkpointer.alerts, len(life.found())) == ([], 1)
+    assert (checkpointer.alerts, len(life.titled())) == ([], 1)
 
 
 @pytest.mark.long
@@ -199,7 +199,7 @@ def test_a_frame_of_many_alerts_is_committed_in_parts(
 ) -> None:
     """One frame whose alerts are far over the outbox's budget: judged in parts as receipts make room, also after a
     crash in the middle of the frame; each alert once, and the account adds up all the way."""
-    monkeypatch.setattr("vedette.runtime.uncommitted.COMMIT_BYTES", 4000)
+    monkeypatch.setattr("vedette.runtime.pipeline.uncommitted.COMMIT_BYTES", 4000)
     words = [f"evil{i}" for i in range(10)]
     events = [f"<13>Nov 21 02:40:00 web1 app: {i} {' '.join(words)}".encode() for i in range(200)]
     life = begin(engine(*words), outbox_bytes=20_000)
@@ -312,7 +312,7 @@ def test_rows_of_a_strict_set_hold_the_place_back(begin: Callable[..., Life]) ->
     """While rows of a strict set wait to be alerts, no later place is noted: a store made again there would not have
     them."""
     life = begin(engine("evil"))
-    account = life.context.accounts.begin("set", 0, 1 << 30)
+    account = life.context.isolate().begin("set", 0, 1 << 30)
     places = []
 
     async def commit(rows_wait: bool) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.lookup.tables import made
+from tests.lookup.tables import lookup_of
 from vedette.engine.artifact import Artifact
-from vedette.runtime import compiled
-from vedette.runtime.compiled import KEEP, Sources, UserCache, compiler, user_folder
+from vedette.runtime.rulesets import usercache
+from vedette.runtime.rulesets.compiled import Sources, compiler
+from vedette.runtime.rulesets.usercache import KEEP, UserCache, user_folder
 
 BUILT = Artifact(b"plan", {"prefilter": b"x" * 100}, "library")
 DIGEST = "0" * 32
@@ -105,7 +106,7 @@ def test_only_so_many_are_kept(folder: Path) -> None:
 
 def test_only_so_many_bytes_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too large by itself is not kept at all."""
-    monkeypatch.setattr(compiled, "MAX_BYTES", int(2.5 * len(BUILT.to_bytes())))
+    monkeypatch.setattr(usercache, "MAX_BYTES", int(2.5 * len(BUILT.to_bytes())))
     cache = UserCache(folder)
     for number in range(4):
         cache.keep(f"{number:032}", BUILT)
@@ -161,11 +162,11 @@ def test_a_digest_is_of_a_lookups_shape(tmp_path: Path) -> None:
     sources = Sources((), (), (folder,))
     found = {sources.digest()}
     path = folder / "assets.vlookup"
-    made(path, "ip", "ip", [("10.0.0.1",)]).close()
+    lookup_of(path, "ip", "ip", [("10.0.0.1",)]).close()
     found.add(first := sources.digest())
-    made(path, "ip", "ip", [("10.0.0.2",)]).close()
+    lookup_of(path, "ip", "ip", [("10.0.0.2",)]).close()
     assert sources.digest() == first
-    made(path, "ip n:int", "ip", [("10.0.0.2", 1)]).close()
+    lookup_of(path, "ip n:int", "ip", [("10.0.0.2", 1)]).close()
     found.add(sources.digest())
     path.write_bytes(path.read_bytes()[:-1])
     found.add(sources.digest())

@@ -16,8 +16,8 @@ import pytest
 
 from tests.looptime import forward
 from tests.waits import DEADLINE
-from vedette.runtime import control
-from vedette.runtime.control import MAX_REQUEST, Control, ask
+from vedette.runtime.agent import control
+from vedette.runtime.agent.control import MAX_REQUEST, Control, ask
 
 
 async def _good() -> Any:

@@ -16,8 +16,8 @@ from vedette.delivery.envelope import alert_id
 from vedette.inputs.settings import SyslogInput
 from vedette.rawlog.machine import copied
 from vedette.rawlog.segment import segments
-from vedette.runtime.account import broken
-from vedette.runtime.copied import settle
+from vedette.runtime.agent.optional import settled
+from vedette.runtime.pipeline.account import broken
 
 RULE_ID = "6a1f0000-0000-4000-8000-000000000000"
 
@@ -48,13 +48,13 @@ def test_what_a_copy_does_first(tmp_path: Path) -> None:
 
     stop = asyncio.Event()
     stop.set()
-    assert not asyncio.run(settle(config, stop))
+    assert not asyncio.run(settled(config, stop))
     assert copied(config.agent.raw_dir)
     assert {part.log_id for part in segments(config.agent.raw_dir)} == {log_id}
 
     with capture_logs() as logs:
-        assert asyncio.run(settle(config, asyncio.Event()))
-        assert asyncio.run(settle(config, asyncio.Event()))
+        assert asyncio.run(settled(config, asyncio.Event()))
+        assert asyncio.run(settled(config, asyncio.Event()))
     (noticed,) = [entry for entry in logs if entry["event"] == "copy_noticed"]
     (cut,) = [entry for entry in logs if entry["event"] == "raw_log_cut"]
     assert noticed["reason"] == cut["reason"] == "its files are others than this agent wrote"
@@ -83,10 +83,10 @@ def test_nothing_to_do(tmp_path: Path) -> None:
     first.end()
     record = config.agent.raw_dir / "machine"
     before = record.stat().st_ino
-    assert asyncio.run(settle(config, asyncio.Event()))
+    assert asyncio.run(settled(config, asyncio.Event()))
     assert record.stat().st_ino == before
     assert asyncio.run(
-        settle(replace(config, agent=replace(config.agent, data_dir=tmp_path / "none")), asyncio.Event())
+        settled(replace(config, agent=replace(config.agent, data_dir=tmp_path / "none")), asyncio.Event())
     )
     assert not (tmp_path / "none").exists()
 
@@ -101,6 +101,6 @@ def test_a_copy_without_events(tmp_path: Path) -> None:
         folder = tmp_path / f"copy{number}"
         shutil.copytree(before, folder)
         config = place(folder, tmp_path / "rules", first)
-        assert asyncio.run(settle(config, asyncio.Event()))
+        assert asyncio.run(settled(config, asyncio.Event()))
         assert copied(config.agent.raw_dir) == ""
         before = folder

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.differences import walk
-from vedette.runtime.deaths import AFTER, Case, after
-from vedette.runtime.strict.blackbox import NOWHERE, Note, Stage
+from vedette.runtime.agent.deaths import AFTER, Case, after
+from vedette.runtime.pipeline.blackbox import NOWHERE, Note, Stage
 
 FRAME = Note(100, 300, Stage.FRAME, "")
 EVENT = Note(200, 200, Stage.MATCHING, "rule")

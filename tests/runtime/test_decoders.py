@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.waits import DEADLINE
 from vedette import evaluate
 from vedette.config.read import ConfigError, parse
 from vedette.decode import codecs
@@ -16,7 +19,7 @@ from vedette.decode.decoder import record
 from vedette.engine.match import Engine
 from vedette.plan.plan import Plan, names_of
 from vedette.rules import build
-from vedette.runtime.decoders import Bound, Guarded, Overrun, codec_of
+from vedette.runtime.options.decoders import Bound, Guarded, Overrun, codec_of
 from vedette.system.plugins import FAULTS, Entry, Health, health
 
 RULE = """title: R
@@ -87,7 +90,7 @@ def test_fields(plugged: codecs.Codec) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept", "why"),
+    ("answer", "fields", "why"),
     [
         ({"gate": "G", "badge": 1}, {"gate": "G", "badge": 1}, None),
         ({"gate": "other"}, {}, "gate is 'other', which does not stand in the message"),
@@ -101,18 +104,18 @@ def test_fields(plugged: codecs.Codec) -> None:
         (SystemExit(1), {}, "SystemExit: 1"),
     ],
 )
-def test_what_it_gives(given: Any, kept: dict[str, Any], why: str | None) -> None:
+def test_what_it_gives(answer: Any, fields: dict[str, Any], why: str | None) -> None:
     """What it did not declare is left out and counted; that is no reason for quarantine, since senders choose it."""
 
     def read(message: str) -> Any:
-        if isinstance(given, BaseException):
-            raise given
-        return given
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     account = Health("acme:own", "decoders", "format own")
     guarded = Guarded(read, Plugin.fields, account, "acme:own")
     for _ in range(FAULTS + 1):
-        assert guarded("a G b") == kept
+        assert guarded("a G b") == fields
     assert (account.faults, account.error, account.quarantined) == (FAULTS + 1 if why else 0, why, False)
 
 
@@ -161,6 +164,27 @@ def test_an_interruption_never_comes_late() -> None:
         sum(range(2000))  # here nothing may be raised
     assert ended + interrupted == 150
     assert threading.current_thread() is threading.main_thread()
+
+
+def test_a_debugger_goes_on_behind_an_interruption() -> None:
+    """Nothing of an interruption stays behind in the interpreter: Python 3.11 hung in the next call that was traced."""
+    program = """
+import sys, time
+from vedette.runtime.options.decoders import Bound, Overrun
+
+def hang(message):
+    while True:
+        time.sleep(0)
+
+try:
+    Bound(0.02).call(hang, "x")
+except Overrun:
+    sys.settrace(lambda *event: None)
+    print(str("ended"))
+    (lambda: None)()
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=DEADLINE)
+    assert (result.returncode, result.stdout) == (0, "ended\n"), result.stderr
 
 
 @pytest.mark.parametrize(

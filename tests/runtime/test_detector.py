@@ -22,10 +22,10 @@ from vedette.decode.decoder import record
 from vedette.engine.match import Engine
 from vedette.plan.plan import Plan
 from vedette.rules import build
-from vedette.runtime.detector import Detected
-from vedette.runtime.evaluation import evaluate
-from vedette.runtime.scan import chunk_of
-from vedette.runtime.timeline import Timeline
+from vedette.runtime.offline.detector import Detected
+from vedette.runtime.offline.evaluation import evaluate
+from vedette.runtime.offline.scan import chunk_of
+from vedette.runtime.offline.timeline import Timeline
 
 ROOT = Path(__file__).parents[2]
 SECOND = 1_000_000
@@ -116,8 +116,8 @@ def counted(rows: Iterable[dict[str, Any]]) -> Counter[str]:
     return Counter(json.dumps(row, sort_keys=True) for row in rows)
 
 
-def rows(found: Iterable[Detected]) -> list[dict[str, Any]]:
-    return [one.to_row("") if isinstance(one, Detection) else one.to_row() for one in found]
+def rows(detected: Iterable[Detected]) -> list[dict[str, Any]]:
+    return [one.to_row("") if isinstance(one, Detection) else one.to_row() for one in detected]
 
 
 @pytest.mark.long

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.lookup.tables import made
+from tests.lookup.tables import lookup_of
 from vedette.config.settings import EnrichSettings
 from vedette.lookup.table import Lookup
 from vedette.model.counters import Counters
 from vedette.model.event import Alert, Entity, RawRef
-from vedette.runtime.enrich import CUT, MAX_BYTES, MISSING, Enrichment
+from vedette.runtime.alerts.enrich import CUT, MAX_BYTES, MISSING, Enrichment
 
 TIME = 1_700_000_000_000_000
 
@@ -31,7 +31,7 @@ def assets(tmp_path: Path) -> Lookup:
         ("10.1.2.5", "x" * 5000, 1, False, None, None, None),
     ]
     columns = "ip owner risk:int known:bool seen:time since:time until:time"
-    return made(tmp_path / "assets.vlookup", columns, "ip:ip", rows, valid=("since", "until"))
+    return lookup_of(tmp_path / "assets.vlookup", columns, "ip:ip", rows, valid=("since", "until"))
 
 
 def enriched(assets: Lookup | None, settings: EnrichSettings, one: Alert, **event: object) -> tuple[Alert, Counters]:
@@ -76,7 +76,7 @@ def test_what_is_added_is_bounded(assets: Lookup, tmp_path: Path) -> None:
     assert found.fields["assets.owner"] == "x" * 1024
     assert found.flags == (CUT,)
     names = [f"c{n}" for n in range(9)]
-    wide = made(tmp_path / "wide.vlookup", f"ip {' '.join(names)}", "ip:ip", [("10.0.0.1", *["y" * 900] * 9)])
+    wide = lookup_of(tmp_path / "wide.vlookup", f"ip {' '.join(names)}", "ip:ip", [("10.0.0.1", *["y" * 900] * 9)])
     found, _ = enriched(wide, EnrichSettings("assets", field="ip", columns=tuple(names)), alert(), ip="10.0.0.1")
     assert sum(len(name) + len(value) for name, value in found.fields.items()) <= MAX_BYTES
     assert (len(found.fields), found.flags) == (5, (CUT,))

@@ -67,7 +67,7 @@ def test_what_changes_within_a_frame_goes_over_to_the_next_plan(
     life.live()
     assert evaluator.engine is new
     assert [new.plan.rules[i].title for i in new.quarantined] == ["Marker evil"]
-    assert [title for title, _ in life.found()] == ["Marker new"]
+    assert [title for title, _ in life.titled()] == ["Marker new"]
     assert not old.cache.on
     assert not new.cache.on
     evaluator.save_memory(False)
@@ -138,7 +138,7 @@ def audit_engine() -> Engine:
     return Engine(compile_rules(text=AUDIT))
 
 
-def told(alerts: list[Alert]) -> list[tuple[str, int, str]]:
+def places_of(alerts: list[Alert]) -> list[tuple[str, int, str]]:
     return [(alert.rule_title, alert.raw_ref.offset, alert.raw) for alert in alerts]
 
 
@@ -198,20 +198,20 @@ def test_audit_events_over_crashes(tmp_path: Path) -> None:
     """Killed after any frame, committed or not, the next life makes the same alerts, each once, also those of a
     correlation, whose event is read back with all its records."""
     backup = [record.replace(b"/bin/sh", b"/bin/backup") for record in audit_event(3)]
-    one, two = audit_event(1), audit_event(2)
+    shell, other = audit_event(1), audit_event(2)
     stream = [
-        one[0],
-        two[0],
-        two[1],
+        shell[0],
+        other[0],
+        other[1],
         b"x",
-        one[1],
+        shell[1],
         backup[1],
-        one[2],
-        two[2],
+        shell[2],
+        other[2],
         backup[2],
         backup[0],
-        one[3],
-        two[3],
+        shell[3],
+        other[3],
         backup[3],
     ]
     finish = Chunk("in", "json", NOW + 200_000_000, b"{}\n")
@@ -220,13 +220,13 @@ def test_audit_events_over_crashes(tmp_path: Path) -> None:
         for second in range(3, 150, 3):
             life.give(Chunk("in", "json", NOW + second * 1_000_000, b"{}\n"))
         life.give(finish)
-        return told(life.live().alerts())
+        return places_of(life.live().alerts())
 
     life = Life(tmp_path / "whole", audit_engine())
     life.give(lines(*stream))
     expected = end(life)
     assert [title for title, _, _ in expected] == ["hidden file run", "hidden file run", "hidden twice"]
-    assert expected[2][1:] == (len(one[0]) + 1, b"\n".join(two).decode())
+    assert expected[2][1:] == (len(shell[0]) + 1, b"\n".join(other).decode())
     life.end()
     for at in range(len(stream)):
         for committed in (False, True):
@@ -250,7 +250,7 @@ def test_audit_events_over_crashes(tmp_path: Path) -> None:
 def test_a_crash_within_a_frame_of_audit_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit in the middle of a frame remembers the events that are open there; gone on with from there, each event
     makes its alert once."""
-    monkeypatch.setattr("vedette.runtime.uncommitted.COMMIT_BYTES", 0)  # before each event
+    monkeypatch.setattr("vedette.runtime.pipeline.uncommitted.COMMIT_BYTES", 0)  # before each event
     events = [audit_event(i) for i in range(1, 6)]
     stream = [event[i] for i in range(4) for event in events]
 
@@ -276,7 +276,7 @@ def test_a_crash_within_a_frame_of_audit_records(tmp_path: Path, monkeypatch: py
         assert life.counters.identity(life.pipeline.backlog) == []
         assert len(life.alerts()) == kill - 1
         assert len(life.pipeline.state.joiner) == 6 - kill
-        found = [raw for title, _, raw in told(life.live().alerts()) if title == "hidden file run"]
+        found = [raw for title, _, raw in places_of(life.live().alerts()) if title == "hidden file run"]
         assert found == [b"\n".join(event).decode() for event in events]
         life.end()
 
@@ -293,4 +293,4 @@ def test_open_audit_events_meet_another_plan(begin: Callable[..., Life]) -> None
         life.give(lines(*records[2:]))
 
     life.live(change)
-    assert [title for title, _, _ in told(life.alerts())] == ["hidden file run"]
+    assert [title for title, _, _ in places_of(life.alerts())] == ["hidden file run"]

@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from tests.e2e.agent import KILLS, VEDETTE, chance
+from tests.e2e.agent import KILLS, chance, run_to_its_end
 from tests.rawlog.samples import NOW, open_log
 from tests.settings import SegmentedLog
-from tests.waits import DEADLINE, until
+from tests.waits import until
+from tests.warm import Done
 from vedette.model.event import Chunk
 from vedette.rawlog.segment import segments
 
@@ -50,11 +51,8 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-def export(data: Path, *words: object, code: int = 0) -> subprocess.CompletedProcess[bytes]:
-    command = [*VEDETTE, "logs", "export", "--data-dir", data, *words]
-    done = subprocess.run([str(word) for word in command], capture_output=True, check=False, timeout=DEADLINE)
-    assert done.returncode == code, done.stderr.decode()
-    return done
+def export(data: Path, *words: object, code: int = 0) -> Done:
+    return run_to_its_end("logs", "export", "--data-dir", data, *words, code=code)
 
 
 def every(inputs: str = "ab") -> list[bytes]:
@@ -84,8 +82,8 @@ def lines(folder: Path) -> list[bytes]:
 
 def test_streams(data: Path) -> None:
     """Each format on standard output; filters by input, time and pattern."""
-    assert export(data, "--format", "raw").stdout.splitlines() == every()
-    rows = [json.loads(one) for one in export(data, "--input", "b").stdout.splitlines()]
+    assert export(data, "--format", "raw").out.splitlines() == every()
+    rows = [json.loads(one) for one in export(data, "--input", "b").out.splitlines()]
     assert [
         base64.b64decode(row["raw_base64"]) if "raw_base64" in row else row["raw"].encode() for row in rows
     ] == every("b")
@@ -102,24 +100,22 @@ def test_streams(data: Path) -> None:
         "--filter",
         "PASSWORD 5[0-9]{2}$",
     )
-    assert some.stdout.splitlines() == [line(frame, n) for frame in (10, 11) for n in range(EVENTS) if n != 7]
-    assert b"folder" in export(data, "--format", "parquet", code=2).stderr
-    assert b"not a regular expression" in export(data, "--filter", "(", code=2).stderr
+    assert some.out.splitlines() == [line(frame, n) for frame in (10, 11) for n in range(EVENTS) if n != 7]
+    assert b"folder" in export(data, "--format", "parquet", code=2).err
+    assert b"not a regular expression" in export(data, "--filter", "(", code=2).err
 
 
 def test_ocsf(data: Path) -> None:
     """Base Events with what the schema requires; the place finds the event again."""
-    rows = [json.loads(one) for one in export(data, "--format", "ocsf").stdout.splitlines()]
+    rows = [json.loads(one) for one in export(data, "--format", "ocsf").out.splitlines()]
     assert len(rows) == len(every())
     for row in rows:
         assert {"class_uid", "category_uid", "activity_id", "type_uid", "severity_id", "time", "metadata"} <= row.keys()
         assert {"version", "product"} <= row["metadata"].keys()
     assert rows[1]["time"] == 1795341601000
     assert rows[1]["device"]["hostname"] == "web1"
-    shown = subprocess.run(
-        [*VEDETTE, "logs", "show", "--data-dir", str(data), rows[1]["metadata"]["uid"]], capture_output=True, check=True
-    )
-    assert shown.stdout.rstrip() == line(0, 1)
+    shown = run_to_its_end("logs", "show", "--data-dir", data, rows[1]["metadata"]["uid"])
+    assert shown.out.rstrip() == line(0, 1)
 
 
 def test_parquet(data: Path, tmp_path: Path) -> None:
@@ -140,10 +136,10 @@ def test_another_request(data: Path, tmp_path: Path) -> None:
     before = (out / "manifest.json").read_bytes()
     export(data, "-o", out)
     assert (out / "manifest.json").read_bytes() == before
-    assert b"choose an empty folder" in export(data, "--input", "a", "-o", out, code=2).stderr
-    assert b"choose an empty folder" in export(data, "-o", data, code=2).stderr
+    assert b"choose an empty folder" in export(data, "--input", "a", "-o", out, code=2).err
+    assert b"choose an empty folder" in export(data, "-o", data, code=2).err
     (out / "manifest.json").write_text("{}")
-    assert b"not the manifest of an export" in export(data, "-o", out, code=2).stderr
+    assert b"not the manifest of an export" in export(data, "-o", out, code=2).err
 
 
 @pytest.fixture
@@ -152,7 +148,7 @@ def slow(tmp_path: Path) -> list[str]:
     program = tmp_path / "slow.py"
     program.write_text(
         "import time\n"
-        "from vedette.runtime import export\n"
+        "from vedette.runtime.offline import export\n"
         "from vedette.cli.main import main\n"
         "export.PART_BYTES = 10_000\n"
         "put = export.Parts._put\n"
@@ -208,7 +204,7 @@ def test_damage(data: Path, tmp_path: Path) -> None:
         file.seek(segment.path.stat().st_size // 2)
         file.write(b"\x00" * 64)
     out = tmp_path / "out"
-    assert b"could not be read" in export(data, "-o", out, code=1).stderr
+    assert b"could not be read" in export(data, "-o", out, code=1).err
     found = manifest(out)
     assert found["damaged"] > 0
     assert found["damaged"] + found["events"] == FRAMES * EVENTS

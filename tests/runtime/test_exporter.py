@@ -12,8 +12,8 @@ import pytest
 
 from tests.looptime import forward
 from tests.waits import DEADLINE, eventually
-from vedette.runtime import exporter
-from vedette.runtime.exporter import EACH, MAX_CONNECTIONS, Exporter
+from vedette.runtime.agent import exporter
+from vedette.runtime.agent.exporter import EACH, MAX_CONNECTIONS, Exporter
 
 STATUS = {"agent_id": "a", "fleet": "f", "site": "s", "version": "1"}
 
@@ -37,16 +37,41 @@ def serving(work: Callable[[Exporter], Awaitable[Any]], monkeypatch: pytest.Monk
     return asyncio.run(main())
 
 
-async def scrape(port: int, here: str) -> bytes:
-    """What one at the address ``here`` is answered."""
+SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def scrape(port: int, here: str, request: bytes = SCRAPE) -> bytes:
+    """Return the answer to a peer at the address ``here``."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(here, 0))
     try:
-        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(request)
         return await reader.read()
     except ConnectionError:
         return b""
     finally:
         writer.close()
+
+
+@pytest.mark.parametrize(
+    ("request_", "first"),
+    [
+        (SCRAPE, b"HTTP/1.1 200 OK\r\n"),
+        (b"HEAD /metrics?a=b HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 200 OK\r\n"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 404 Not Found\r\n"),
+        (b"DELETE /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 405 Method Not Allowed\r\n"),
+        (
+            b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
+            b"HTTP/1.1 413 ",
+        ),
+        (b"metrics, please\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100_000, b"HTTP/1.1 431 Request Header Fields Too Large\r\n"),
+    ],
+)
+def test_an_answer(request_: bytes, first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only GET and HEAD of /metrics have the page; what else is sent is refused."""
+    answer = serving(lambda served: scrape(served.port, "127.0.0.1", request_), monkeypatch)
+    assert answer.startswith(first)
+    assert answer.endswith(b"x 1\n") == request_.startswith(SCRAPE)
 
 
 def test_one_who_opens_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +115,7 @@ def test_one_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def work(served: Exporter) -> bool:
         with socket.create_connection(("127.0.0.1", served.port)) as connection:
-            connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             await eventually("a connection", lambda: vars(served)["_open"])
             forward(asyncio.get_running_loop(), exporter.SECONDS)
             await eventually("its end", lambda: not vars(served)["_open"])

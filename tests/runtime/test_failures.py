@@ -10,7 +10,7 @@ from pathlib import Path
 from vedette.api import compile_rules
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, Frame
-from vedette.runtime.failures import DeadLetters, Failures
+from vedette.runtime.pipeline.failures import DeadLetters, Failures
 
 RULE = compile_rules(text="title: t\nlogsource: {product: x}\ndetection: {s: {f: a}, condition: s}\n").rules[0]
 

@@ -76,8 +76,8 @@ def event(*words: str) -> bytes:
     ("harm", "reason"),
     [
         ("while True: pass", "took more than 0.1 s of CPU"),
-        ("time.sleep(60)", "it sleeps"),
-        ("sum(range(10 ** 12))", "of CPU for an answer"),
+        pytest.param("time.sleep(60)", "it sleeps", marks=pytest.mark.long),
+        pytest.param("sum(range(10 ** 12))", "of CPU for an answer", marks=pytest.mark.long),
         ("os._exit(1)", "it ended with code 1"),
     ],
 )
@@ -105,7 +105,7 @@ def test_the_loop_goes_on(tmp_path: Path, lives: list[Life], harm: str, reason: 
     assert quarantined["title"] == "Own"
     assert reason in quarantined["reason"]
     assert stored > 5  # events, one at a turn of the loop, while evaluation waited for one answer
-    found = Counter(raw for title, raw in life.found() if title == "Marker marker")
+    found = Counter(raw for title, raw in life.titled() if title == "Marker marker")
     assert found
     assert set(found.values()) == {1}
     assert sum(found.values()) == life.counters.received["in"]

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 from tests.differences import walk
-from vedette.runtime.health import headline, problems
+from vedette.runtime.agent.health import headline, problems
 
 WELL: dict[str, Any] = {
     "input_states": [
@@ -27,9 +27,11 @@ WELL: dict[str, Any] = {
             "refused": 0,
             "dead": [],
             "quarantined": 0,
+            "lag_seconds": 299.0,
             "process": {"starts_again_in": 0, "last_death": "killed", "without_plugins": []},
         },
     ],
+    "lag_seconds": 12.5,
     "identity_broken": [],
     "disk": {"failing": {}},
     "raw_log": {"full": False, "damaged": 0},
@@ -59,12 +61,19 @@ FAULTS: dict[str, tuple[str, Any]] = {
         "rulesets.1.process.without_plugins",
         ["acme:one 1"],
     ),
+    "evaluation is 25 minutes behind": ("lag_seconds", 1500.0),
+    "evaluation of rule set own is 10 minutes behind": ("rulesets.1.lag_seconds", 600.0),
     "in: received 3 != stored 2": ("identity_broken", ["in: received 3 != stored 2"]),
     "disk: sync: No space left": ("disk.failing", {"sync": {"reason": "No space left"}}),
     "the raw log is full: inputs wait": ("raw_log.full", True),
     "2 places in the raw log cannot be read": ("raw_log.damaged", 2),
     "the uplink is not connected to mqtts://b": ("uplink.connected", False),
     "the uplink to mqtts://b was connected again and again: taken over": ("uplink.reason", "taken over"),
+    "mqtts://b refuses vedette/v1/f/a/alerts: not authorised": (
+        "uplink.refused",
+        {"vedette/v1/f/a/alerts": "not authorised"},
+    ),
+    "alerts have waited 21 minutes for a receipt: does a landing run?": ("uplink.unanswered", 1290),
     "alerts cannot be written into /landing: denied": (
         "uplink",
         {"type": "directory", "folder": "/landing", "connected": False, "reason": "denied"},

@@ -8,7 +8,7 @@ import orjson
 
 from vedette.delivery.envelope import MAX_MESSAGE, status_row
 from vedette.region.steer import vitals
-from vedette.runtime.heartbeat import HEARTBEAT_BYTES, LISTED, TEXT, heartbeat
+from vedette.runtime.agent.heartbeat import HEARTBEAT_BYTES, LISTED, TEXT, heartbeat
 
 NO_RULES = {"dead": [], "dead_count": 0, "waiting": {}, "undecided": {}, "quarantined": [], "quarantined_count": 0}
 

@@ -32,7 +32,7 @@ INSERT INTO alerts SELECT a, COUNT(*) AS n FROM events WHERE a IS NOT NULL
 """
 
 
-def given(minute: int, keys: int) -> Chunk:
+def chunk_of(minute: int, keys: int) -> Chunk:
     """Each key twice, the last ones three times, within three seconds."""
     seconds = [
         *((0, key) for key in range(keys)),
@@ -52,7 +52,7 @@ def test_alerts_say_so(tmp_path: Path) -> None:
     plan = build.from_rules(rules)
     assert not plan.refused
     life = Life(tmp_path, Engine(plan, route=False), state_bytes=20_000)
-    life.give(*(given(minute, keys) for minute, keys in ((0, 3), (5, 3), (10, 400), (20, 3), (30, 3))))
+    life.give(*(chunk_of(minute, keys) for minute, keys in ((0, 3), (5, 3), (10, 400), (20, 3), (30, 3))))
     found = life.live().alerts()
     flagged = {"Twice": list[str](), "Window": list[str]()}
     clean = {"Twice": list[str](), "Window": list[str]()}

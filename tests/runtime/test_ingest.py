@@ -14,7 +14,7 @@ from tests.life import NOW, Clock, Life, engine, lines
 from tests.waits import eventually, pauses
 from vedette.config.settings import RawLogSettings
 from vedette.model.event import Chunk, Frame
-from vedette.runtime import stored
+from vedette.runtime.pipeline import stored
 
 
 def test_a_burst_is_judged_from_the_disk(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +30,7 @@ def test_a_burst_is_judged_from_the_disk(begin: Callable[..., Life], monkeypatch
             await asyncio.sleep(0)
 
     life.live(trickle)
-    assert [raw.rpartition(" ")[2] for _, raw in life.found()] == [str(i) for i in range(100)]
+    assert [raw.rpartition(" ")[2] for _, raw in life.titled()] == [str(i) for i in range(100)]
 
 
 def test_idle_is_no_lag(begin: Callable[..., Life]) -> None:
@@ -153,7 +153,7 @@ def test_what_waits_for_the_disk_keeps_its_place(begin: Callable[..., Life], mon
     life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil 2"))
     assert ingest.append_held()
     assert (dict(ingest.held), ingest.held_bytes, ingest.accepting()) == ({"in": 0}, 0, True)
-    assert [text[-1] for _, text in life.live().found()] == ["1", "2"]
+    assert [text[-1] for _, text in life.live().titled()] == ["1", "2"]
 
 
 async def test_what_waits_is_not_durable(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:

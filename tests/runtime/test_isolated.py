@@ -11,7 +11,7 @@ from tests.life import AGENT, RULE
 from vedette import compile_rules
 from vedette.config.settings import Config, RulesetSettings
 from vedette.engine.match import Engine
-from vedette.runtime.isolated import IsolatedPlans
+from vedette.runtime.rulesets.isolated import IsolatedPlans
 
 TEXT = RULE.format(word="evil", number=1)
 ID = "6a1f0000-0000-4000-8000-000000000001"

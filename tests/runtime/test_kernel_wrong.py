@@ -30,7 +30,7 @@ def test_a_rule_that_is_left_out_wrongly(begin: Callable[..., Life], monkeypatch
 
     with capture_logs() as logged:
         life.live(work)
-    assert life.found() == [("Marker evil", LINE.decode())] * 4
+    assert life.titled() == [("Marker evil", LINE.decode())] * 4
     (entry,) = [entry for entry in logged if entry["event"] == "kernel_wrong"]
     assert entry["log_level"] == "error"
     assert judge.plan.rules[0].id in entry["reason"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vedette.runtime.lives import Lives
+from vedette.runtime.pipeline.lives import Lives
 
 
 def test_a_stop_is_no_crash_and_neither_is_a_host_that_starts_again(tmp_path: Path) -> None:

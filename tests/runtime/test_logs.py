@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from vedette.runtime.logs import LIMIT, WINDOW, Limiter
+from vedette.runtime.agent.logs import LIMIT, WINDOW, Limiter
 
 
 class Time:
@@ -43,8 +43,8 @@ def test_what_nothing_follows_is_told() -> None:
 PROGRAM = """
 import structlog
 from vedette.config.settings import LogSettings
-from vedette.runtime import logs
-from vedette.runtime.logs import LIMIT, configure_logging
+from vedette.runtime.agent import logs
+from vedette.runtime.agent.logs import LIMIT, configure_logging
 log = structlog.get_logger()
 configure_logging(LogSettings(format="json"))
 for i in range(LIMIT + 3):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vedette.runtime.outward import answer, withheld
+from vedette.runtime.agent.outward import answer, withheld
 
 SECRET = "4111 1111 1111 1111"
 

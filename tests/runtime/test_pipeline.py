@@ -13,7 +13,7 @@ from tests.waits import eventually
 from vedette.delivery import envelope
 from vedette.model.event import Chunk, Entity, Flag
 from vedette.rawlog.read import event_at
-from vedette.runtime import pipeline
+from vedette.runtime.pipeline import pipeline
 
 
 def test_an_alert_in_full(begin: Callable[..., Life], tmp_path: Path) -> None:
@@ -90,4 +90,4 @@ def test_memory_above_its_budget(begin: Callable[..., Life], monkeypatch: pytest
         await eventually("its end", lambda: not one.memory_pressure)
         assert cache().on
 
-    assert [text[-3:] for _, text in life.live(work).found()] == ["one", "two"]
+    assert [text[-3:] for _, text in life.live(work).titled()] == ["one", "two"]

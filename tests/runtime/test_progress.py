@@ -16,7 +16,7 @@ from vedette.inputs.settings import AuditInput, FileInput, InputSettings, Journa
 from vedette.model.counters import UNKNOWN, Counters
 from vedette.model.event import Cursor, FilePosition
 from vedette.rawlog.segment import segments
-from vedette.runtime.progress import Progress
+from vedette.runtime.pipeline.progress import Progress
 from vedette.store.rebuild import open_store
 from vedette.store.store import Saved
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from vedette.runtime import questions
+from vedette.runtime.agent import questions
 
 
 async def test_a_set_whose_plan_cannot_be_read(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from vedette.model.counters import Counters
 from vedette.model.event import Alert, Chunk, Entity, LogSource, RawRef
 from vedette.plan import lineage
 from vedette.response import decide
-from vedette.runtime.redact import AlertRedaction, RowRedaction
+from vedette.runtime.alerts.redact import AlertRedaction, RowRedaction
 from vedette.sinks.formats import cef, json_line
 
 RULES = """
@@ -179,13 +179,13 @@ def test_what_stays(plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     by_id = {one.alert_id: one for one in hidden}
     assert len(plain) == len(hidden) == len(by_id) > 30
 
-    def kept(one: Alert) -> tuple[Any, ...]:
+    def unredacted(one: Alert) -> tuple[Any, ...]:
         return one.rule_id, one.parent_id, one.kind, one.count, one.event_time, one.raw_ref, one.contributing
 
     users: dict[str, str] = {}
     for before in plain:
         after = by_id[before.alert_id]
-        assert kept(before) == kept(after)
+        assert unredacted(before) == unredacted(after)
         for name in ("user", "account"):
             if name in before.fields and name in after.fields:
                 users.setdefault(before.fields[name].lower(), after.fields[name])

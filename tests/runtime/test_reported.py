@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from vedette.runtime.reported import SLOT, STATE, Reported, record
+from vedette.runtime.pipeline.lives import SLOT, STATE, Reported, record
 
 
 def status(n: int) -> dict[str, object]:

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from msgspec import structs
 
 from tests.fleet.asking import AGENT, FLEET, KEYS, OPERATORS, Authority, signed
 from tests.waits import DEADLINE, eventually, pauses
@@ -30,8 +31,8 @@ from vedette.fleet.requests import Request
 from vedette.fleet.signedtime import SignedTime
 from vedette.mqtt.connection import Message
 from vedette.region.requests import Collection, cancel, converse, moment
-from vedette.runtime.fleet_reports import Record
-from vedette.runtime.requests import MAX_WAITING, Requests
+from vedette.runtime.member.reports import Record
+from vedette.runtime.member.requests import MAX_WAITING, Requests
 from vedette.system.wallclock import utc_now
 
 AUTHORITY = Authority()
@@ -59,7 +60,8 @@ class Fleet:
     record: Record
     operators: Operators | None = field(
         default_factory=lambda: replace(
-            OPERATORS, by_name={name: replace(one, expires=LATER) for name, one in OPERATORS.by_name.items()}
+            OPERATORS,
+            by_name={name: structs.replace(operator, expires=LATER) for name, operator in OPERATORS.by_name.items()},
         )
     )
     trusted_until: int = LATER
@@ -149,7 +151,7 @@ def kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(cast(Any, KINDS), "evidence", Kind("evidence", "analyst", lambda body: None, never, limits))
     monkeypatch.setattr("vedette.region.requests.SILENT_SECONDS", 0.1)
     monkeypatch.setattr("vedette.region.requests.MAX_SILENT", 0.3)
-    monkeypatch.setattr("vedette.runtime.requests.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("vedette.runtime.member.requests.RETRY_SECONDS", 0.05)
 
 
 def request(kind: str = "ask", operator: str = "vera", **fields: Any) -> Request:
@@ -406,8 +408,8 @@ def test_cancelled_before_it_came(tmp_path: Path) -> None:
 def test_another_operator_cancels(tmp_path: Path) -> None:
     """Who has the role, in his own name."""
     lives = Lives(tmp_path)
-    ann = replace(OPERATORS.by_name["ann"], expires=LATER)
-    bob = replace(ann, name="bob", key=KEYS["vera"].public_key())
+    ann = structs.replace(OPERATORS.by_name["ann"], expires=LATER)
+    bob = structs.replace(ann, name="bob", key=KEYS["vera"].public_key())
     lives.fleet.operators = replace(OPERATORS, by_name={"ann": ann, "bob": bob})
 
     async def main() -> Collection:
@@ -441,14 +443,14 @@ def test_operator_is_taken_out(tmp_path: Path, change: str, killed: bool) -> Non
         await eventually("its work", lambda: sorted(states(agent)) == ["running", "whole"])
         if killed:
             await lives.kill()
-        ann = replace(OPERATORS.by_name["ann"], expires=LATER)
+        ann = structs.replace(OPERATORS.by_name["ann"], expires=LATER)
         new = {
             "removed": {},
-            "role": {"ann": replace(ann, roles=frozenset({"viewer"}))},
-            "key": {"ann": replace(ann, key=KEYS["otto"].public_key())},
-            "expired": {"ann": replace(ann, expires=utc_now() - 1)},
+            "role": {"ann": structs.replace(ann, roles=frozenset({"viewer"}))},
+            "key": {"ann": structs.replace(ann, key=KEYS["otto"].public_key())},
+            "expired": {"ann": structs.replace(ann, expires=utc_now() - 1)},
         }[change]
-        vera = replace(OPERATORS.by_name["vera"], expires=LATER)
+        vera = structs.replace(OPERATORS.by_name["vera"], expires=LATER)
         lives.fleet.operators = replace(OPERATORS, serial=2, by_name={"vera": vera, **new})
         if killed:
             agent = lives.start(wire)

@@ -21,9 +21,9 @@ from vedette.engine.match import Engine
 from vedette.model.counters import Log
 from vedette.model.event import Alert, Chunk
 from vedette.rules import build
-from vedette.runtime import evaluator, uncommitted
+from vedette.runtime.pipeline import evaluator, uncommitted
 from vedette.state.clock import MAX_GAP
-from vedette.stream import waiting
+from vedette.stream.network import waiting
 
 WINDOW = "GROUP BY a, HOP(event_time, INTERVAL '30' SECOND, INTERVAL '1' MINUTE)"
 SQL = f"""
@@ -46,7 +46,7 @@ INSERT INTO alerts SELECT a, b FROM events WHERE a IN ('1', '2');
 """ + SQL.replace("-- title: Count", "-- title: Count\n-- suppress: by a for 45s")
 
 
-def given() -> list[Chunk]:
+def frames_of_windows() -> list[Chunk]:
     """Windows of nine keys: some end in the middle of a frame, the last ones with the last frame."""
     times = [*range(40), *range(100, 130), *range(400, 403)]
     lines = [
@@ -99,7 +99,7 @@ def each_committed(monkeypatch: pytest.MonkeyPatch) -> None:
 def undisturbed(start: Callable[..., Life], judge: Engine, name: str = "undisturbed") -> list[Alert]:
     """All rows at once."""
     life = start(name, judge)
-    life.give(*given())
+    life.give(*frames_of_windows())
     found = life.live().alerts()
     assert len({one.alert_id for one in found}) == len(found) > 100
     return found
@@ -162,7 +162,7 @@ def test_batches_of_any_size_are_one(rows: int, start: Callable[..., Life], monk
 
 
 @pytest.mark.parametrize("sql", [SQL, FOLDED])
-@pytest.mark.parametrize("commits", [3, 15])
+@pytest.mark.parametrize("commits", [pytest.param(3, marks=pytest.mark.long), 15])
 def test_a_kill_between_batches(
     sql: str, commits: int, start: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +171,7 @@ def test_a_kill_between_batches(
     expected = undisturbed(start, engine(sql))
     each_committed(monkeypatch)
     life = start("killed", engine(sql))
-    life.give(*given())
+    life.give(*frames_of_windows())
     kills = waited = 0
     while killed(life, commits):
         kills += 1
@@ -187,7 +187,7 @@ def at_the_last_rows(life: Life) -> Callable[[], Awaitable[None]]:
     """Until rows wait that the last frame completes."""
 
     async def work() -> None:
-        *before, last = given()
+        *before, last = frames_of_windows()
         life.give(*before)
         while not life.pipeline.evaluator.idle:
             await asyncio.sleep(0)
@@ -216,7 +216,7 @@ def test_rows_that_wait_outlive_a_change_of_rules(
     assert by_id(life.alerts(), "seq") == expected
     assert life.pipeline.evaluator.engine.plan.statements == engine(other).plan.statements
     life = start("killed", engine())
-    life.give(*given())
+    life.give(*frames_of_windows())
     assert killed(life, 60)
     life = start("killed", engine(other))
     before, waited = len(life.alerts()), life.pipeline.state.statements.waiting
@@ -254,7 +254,7 @@ def test_a_full_outbox_lets_rows_wait(start: Callable[..., Life], monkeypatch: p
     by_rows(monkeypatch, 7)
     most, found = 0, list[Alert]()
     life = start("full", engine(), outbox_bytes=20_000)
-    life.give(*given())
+    life.give(*frames_of_windows())
 
     async def work() -> None:
         nonlocal most
@@ -330,7 +330,7 @@ def test_time_alone_lets_windows_end(rows: int, start: Callable[..., Life], monk
     for size in (10_000, rows):
         by_rows(monkeypatch, size)
         life = start(str(size), engine())
-        life.give(*given())
+        life.give(*frames_of_windows())
         looks = looks_at_the_time(life, monkeypatch)
 
         async def work(life: Life = life, looks: list[None] = looks) -> None:
@@ -349,7 +349,7 @@ def test_what_has_no_room_to_wait_is_logged(start: Callable[..., Life], monkeypa
     by_rows(monkeypatch, 7)
     life = start("small", engine())
     life.pipeline.state.statements.network.waiting.limit = 1
-    life.give(*given())
+    life.give(*frames_of_windows())
     with capture_logs() as logged:
         made = len(life.live().alerts())
     dropped = sum(one["rows"] for one in logged if one["event"] == Log.STATEMENT_ROWS_DROPPED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-import vedette.runtime.rules
+import vedette.runtime.rulesets.rules
 from tests.e2e.faults import tmpfs
 from vedette import compile_rules
 from vedette.bundle.seal import BundleRefused
@@ -27,8 +28,9 @@ from vedette.plan.ir import Rule as Compiled
 from vedette.plan.plan import Plan
 from vedette.region.build import build
 from vedette.region.sign import keygen, load_key, sign
-from vedette.runtime import validate
-from vedette.runtime.rules import KEEP, RETUNE_SECONDS, Loaded, Rules
+from vedette.runtime.rulesets import bundled, validate
+from vedette.runtime.rulesets.bundled import BundledRules
+from vedette.runtime.rulesets.rules import RETUNE_SECONDS, FolderRules, Loaded
 from vedette.system import child
 
 T = TypeVar("T")
@@ -71,9 +73,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "rules"
 
 
-def of_folder(tmp_path: Path, sample: bytes = b"") -> Rules:
+def of_folder(tmp_path: Path, sample: bytes = b"") -> FolderRules:
     agent = AgentSettings(data_dir=tmp_path / "data")
-    return Rules(Config(agent=agent, rules=RuleSettings((tmp_path / "rules",))), lambda: sample)
+    config = Config(agent=agent, rules=RuleSettings((tmp_path / "rules",)))
+    return FolderRules(config, lambda: sample, config.rulesets[0])
 
 
 def test_scans_are_made_for_the_inputs_there_are(tmp_path: Path, folder: Path) -> None:
@@ -149,13 +152,16 @@ def test_no_folder_and_nothing_built(tmp_path: Path) -> None:
         run(of_folder(tmp_path).start())
 
 
-@pytest.mark.parametrize("detection", ["3", "{s: {user: {{ admin_user }}}, condition: s}", "{s: [1, condition: s}"])
-def test_one_bad_file_among_good_ones(tmp_path: Path, folder: Path, detection: str) -> None:
+def test_bad_files_among_good_ones(tmp_path: Path, folder: Path) -> None:
     """A file that is no rule is listed with its line, and the others run."""
-    (folder / "bad.yml").write_text(f"title: Bad\nlogsource: {{product: linux}}\ndetection: {detection}\n")
+    bad = ("3", "{s: {user: {{ admin_user }}}, condition: s}", "{s: [1, condition: s}")
+    for number, detection in enumerate(bad):
+        path = folder / f"bad{number}.yml"
+        path.write_text(f"title: Bad {number}\nlogsource: {{product: linux}}\ndetection: {detection}\n")
     plan = run(of_folder(tmp_path).start()).engine.plan
-    assert len(plan.rules) == 1
-    assert str(plan.refused[0]).startswith(f"{folder}/bad.yml:")
+    assert [rule.title for rule in plan.rules] == ["Marker alpha"]
+    places = sorted(str(refusal).partition(".yml:")[0] for refusal in plan.refused)
+    assert places == [f"{folder}/bad{number}" for number in range(len(bad))]
 
 
 def test_what_a_folder_lists_and_is_no_file(tmp_path: Path, folder: Path) -> None:
@@ -184,14 +190,19 @@ def test_a_damaged_cache_is_built_anew(tmp_path: Path, folder: Path) -> None:
     assert built.stat().st_size > 100
 
 
-def test_the_cache_is_bounded(tmp_path: Path, folder: Path) -> None:
+def test_the_cache_is_bounded(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many sets only the newest are kept."""
+    monkeypatch.setattr(vedette.runtime.rulesets.rules, "KEEP", 2)
     rules = of_folder(tmp_path)
     run(rules.start())
-    for number in range(2, KEEP + 3):
+    cache = tmp_path / "data" / "cache"
+    first = {path.name for path in cache.iterdir()}
+    for number in (2, 3):
         rule(folder, f"word{number}", number)
         run(rules.reload())
-    assert len(list((tmp_path / "data" / "cache").iterdir())) == KEEP
+    left = {path.name for path in cache.iterdir()}
+    assert len(left) == 2
+    assert not left & first
 
 
 # --- bundles
@@ -227,66 +238,61 @@ def region(tmp_path: Path) -> Region:
     return Region(tmp_path)
 
 
-def of_bundles(tmp_path: Path, region: Region, file: bytes | None = None) -> Rules:
+def of_bundles(tmp_path: Path, region: Region, file: bytes | None = None) -> BundledRules:
     config = Config(
         agent=AgentSettings(data_dir=tmp_path / "data"), bundles=BundleSettings(trusted_keys=(region.public,))
     )
     if file is not None:
         (tmp_path / "given.vbundle").write_bytes(file)
         config = replace(config, bundles=replace(config.bundles, file=tmp_path / "given.vbundle"))
-    return Rules(config, bytes)
+    return BundledRules(config, bytes, config.rulesets[0])
 
 
-def told(loaded: Loaded) -> tuple[str | None, set[str]]:
+def bundle_and_words(loaded: Loaded) -> tuple[str | None, set[str]]:
     return loaded.bundle, words(loaded.engine)
 
 
 def test_no_bundle_yet(tmp_path: Path, region: Region) -> None:
     """An agent that waits for its first bundle runs without rules."""
-    assert told(run(of_bundles(tmp_path, region).start())) == (None, set())
+    assert bundle_and_words(run(of_bundles(tmp_path, region).start())) == (None, set())
 
 
 def test_the_given_file_and_what_follows(tmp_path: Path, region: Region) -> None:
     """The file given is installed at start; a newer one that arrived stays installed when the agent starts again."""
     first, second = region.bundle(1, "alpha"), region.bundle(2, "beta")
     rules = of_bundles(tmp_path, region, first)
-    assert told(run(rules.start())) == ("demo-1", {"alpha"})
-    assert told(run(rules.install(second))) == ("demo-2", {"beta"})
+    assert bundle_and_words(run(rules.start())) == ("demo-1", {"alpha"})
+    assert bundle_and_words(run(rules.install(second))) == ("demo-2", {"beta"})
     again = of_bundles(tmp_path, region, first)
-    assert told(run(again.start())) == ("demo-2", {"beta"})
+    assert bundle_and_words(run(again.start())) == ("demo-2", {"beta"})
     assert (again.error, again.bundles.refused) == (None, None)
 
 
-@pytest.mark.parametrize("what", ["test", "plan", "databases", "key", "cut"])
-def test_a_bundle_that_does_not_work(tmp_path: Path, region: Region, what: str) -> None:
+def test_a_bundle_that_does_not_work(tmp_path: Path, region: Region) -> None:
     """A failing self-test, a plan or database that does not load, a foreign key or missing bytes: refused with the
     reason, and the last good one goes on, also at the next start."""
     rules = of_bundles(tmp_path, region, region.bundle(1, "alpha"))
     run(rules.start())
-    changes: dict[str, Any] = {
-        "test": {"tests": [["6a1f0000-0000-4000-8000-000000000002", True, b"other", "text", "", "t.yml:3"]]},
-        "plan": {"plan": b"no plan"},
-        "databases": {"databases": {"prefilter": b"no database"}},
-    }.get(what, {})
-    offered = region.bundle(2, "beta", **changes)
-    if what == "key":
-        (tmp_path / "other").mkdir()
-        offered = Region(tmp_path / "other").bundle(2, "beta")
-    elif what == "cut":
-        offered = offered[:-50]
-    with pytest.raises(BundleRefused):
-        run(rules.install(offered))
-    assert rules.error
-    if what == "test":
-        assert "self-test" in rules.error
-        assert "t.yml:3" in rules.error
-    assert told(run(of_bundles(tmp_path, region).start())) == ("demo-1", {"alpha"})
+    (tmp_path / "other").mkdir()
+    test = ["6a1f0000-0000-4000-8000-000000000002", True, b"other", "text", "", "t.yml:3"]
+    offers = {
+        r"self-test.*t\.yml:3": region.bundle(2, "beta", tests=[test]),
+        "not a plan": region.bundle(2, "beta", plan=b"no plan"),
+        "database cannot be loaded": region.bundle(2, "beta", databases={"prefilter": b"no database"}),
+        "signed by key": Region(tmp_path / "other").bundle(2, "beta"),
+        "not the [0-9]+ that were signed": region.bundle(2, "beta")[:-50],
+    }
+    for says, offered in offers.items():
+        with pytest.raises(BundleRefused, match=says):
+            run(rules.install(offered))
+        assert re.search(says, rules.error or "")
+    assert bundle_and_words(run(of_bundles(tmp_path, region).start())) == ("demo-1", {"alpha"})
 
 
 def test_databases_of_another_library(tmp_path: Path, region: Region) -> None:
     """A bundle made with another Hyperscan is compiled here from its plan."""
     bundle = region.bundle(1, "alpha", databases={"prefilter": b"other"}, hyperscan_version="vectorscan 9.9.9")
-    assert told(run(of_bundles(tmp_path, region, bundle).start())) == ("demo-1", {"alpha"})
+    assert bundle_and_words(run(of_bundles(tmp_path, region, bundle).start())) == ("demo-1", {"alpha"})
 
 
 def test_a_damaged_installed_bundle(tmp_path: Path, region: Region) -> None:
@@ -298,39 +304,39 @@ def test_a_damaged_installed_bundle(tmp_path: Path, region: Region) -> None:
     (installed,) = (tmp_path / "data" / "bundles").glob("2-*.vbundle")
     installed.write_bytes(b"damaged")
     again = of_bundles(tmp_path, region)
-    assert told(run(again.start())) == ("demo-1", {"alpha"})
+    assert bundle_and_words(run(again.start())) == ("demo-1", {"alpha"})
     assert again.bundles.refused
-    assert told(run(again.install(second))) == ("demo-2", {"beta"})
+    assert bundle_and_words(run(again.install(second))) == ("demo-2", {"beta"})
     assert again.error is None
     assert again.bundles.refused is None
 
 
-@pytest.mark.parametrize(
-    ("what", "says"),
-    [("time", "took longer than 0.05 s"), ("memory", "needs more than|MemoryError|SIG|memory"), ("plan", "not a plan")],
-)
+def hungry(leaves: int) -> dict[str, Any]:
+    """A plan of one rule that asks so much, in place of a bundle's own."""
+    many = tuple(Predicate("f", Op.CONTAINS, f"value{i}") for i in range(leaves))
+    one = Compiled("id", "t", "low", (), LogSource(), (), Or(tuple(map(Leaf, range(leaves)))), "d", "p", 1)
+    plan = Plan(many, (one,), (None,))
+    return {"plan": plan.to_bytes(), "databases": {}, "hyperscan_version": "vectorscan 9.9.9"}
+
+
 def test_a_trial_that_would_take_the_agent_with_it(
-    tmp_path: Path, region: Region, monkeypatch: pytest.MonkeyPatch, what: str, says: str
+    tmp_path: Path, region: Region, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signed bundle whose dry run takes too long or too much memory, or whose plan is beyond the bounds, is refused
     by a subprocess before the agent loads anything of it; the one before runs on."""
     rules = of_bundles(tmp_path, region, region.bundle(1, "alpha"))
     run(rules.start())
-    if what == "time":
-        monkeypatch.setattr(validate, "DRY_RUN_SECONDS", 0.05)
-    elif what == "memory":
-        monkeypatch.setattr(validate, "DRY_RUN_BYTES", 110 << 20)
-    changes: dict[str, Any] = {}
-    if what != "time":
-        many = tuple(Predicate("f", Op.CONTAINS, f"value{i}") for i in range(19_000 if what == "memory" else 20_001))
-        one = Compiled("id", "t", "low", (), LogSource(), (), Or(tuple(map(Leaf, range(len(many))))), "d", "p", 1)
-        plan = Plan(many, (one,), (None,))
-        changes = {"plan": plan.to_bytes(), "databases": {}, "hyperscan_version": "vectorscan 9.9.9"}
-    monkeypatch.setattr(vedette.runtime.rules, "validate", None)  # the agent's own
-    with pytest.raises(BundleRefused, match=says):
-        run(rules.install(region.bundle(2, "beta", **changes)))
-    monkeypatch.undo()
-    assert told(run(of_bundles(tmp_path, region).start())) == ("demo-1", {"alpha"})
+    for says, bound, value, changes in (
+        ("took longer than 0.05 s", "DRY_RUN_SECONDS", 0.05, {}),
+        ("needs more than|MemoryError|SIG|memory", "DRY_RUN_BYTES", 110 << 20, hungry(19_000)),
+        ("not a plan", "DRY_RUN_SECONDS", validate.DRY_RUN_SECONDS, hungry(20_001)),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(validate, bound, value)
+            patch.setattr(bundled, "validate", None)  # the agent's own
+            with pytest.raises(BundleRefused, match=says):
+                run(rules.install(region.bundle(2, "beta", **changes)))
+    assert bundle_and_words(run(of_bundles(tmp_path, region).start())) == ("demo-1", {"alpha"})
 
 
 def test_a_trial_that_is_killed(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +372,7 @@ def test_literals_of_a_folder_are_chosen_anew(tmp_path: Path) -> None:
     (tmp_path / "rules" / "hot.yml").write_text(HOT)
     traffic = [b""]
     config = Config(agent=AgentSettings(data_dir=tmp_path / "data"), rules=RuleSettings((tmp_path / "rules",)))
-    rules = Rules(config, lambda: traffic[0])
+    rules = FolderRules(config, lambda: traffic[0], config.rulesets[0])
     loaded = run(rules.start())
     assert literals(loaded) == {b"everywhereinthis"}
     assert run(rules.retune(loaded)) is None  # no traffic to tell
@@ -378,7 +384,7 @@ def test_literals_of_a_folder_are_chosen_anew(tmp_path: Path) -> None:
     assert words(chosen.engine, "everywhereinthis zeta") == {"zeta"} != words(chosen.engine, "zeta")
     assert run(rules.retune(chosen)) is None
     assert not rules.changed()
-    assert literals(run(Rules(config, lambda: traffic[0]).start())) == {b"zeta"}
+    assert literals(run(FolderRules(config, lambda: traffic[0], config.rulesets[0]).start())) == {b"zeta"}
 
 
 def test_literals_of_a_bundle_are_chosen_anew(tmp_path: Path, region: Region) -> None:
@@ -398,7 +404,7 @@ def test_literals_of_a_bundle_are_chosen_anew(tmp_path: Path, region: Region) ->
     assert literals(run(of_bundles(tmp_path, region).start())) == {b"everywhereinthis"}  # not this bundle's plan
     kept.write_bytes(b"damaged")
     assert literals(run(of_bundles(tmp_path, region).start())) == {b"everywhereinthis"}
-    assert told(run(rules.install(region.bundle(2, "beta")))) == ("demo-2", {"beta"})
+    assert bundle_and_words(run(rules.install(region.bundle(2, "beta")))) == ("demo-2", {"beta"})
 
 
 def test_a_choice_that_fails_leaves_what_runs(tmp_path: Path, folder: Path) -> None:
@@ -461,7 +467,7 @@ def test_a_folder_that_the_disk_does_not_take(tmp_path: Path, folder: Path, monk
             with pytest.raises(OSError, match="No space left"):
                 run(rules.reload())
             assert not rules.changed()
-        monkeypatch.setattr(vedette.runtime.rules, "AGAIN_SECONDS", 0.0)
+        monkeypatch.setattr(vedette.runtime.rulesets.rules, "AGAIN_SECONDS", 0.0)
         assert rules.changed()
         assert words(run(rules.reload()).engine) == {"alpha", "beta"}
         assert rules.error is None
@@ -473,14 +479,14 @@ def test_a_bundle_that_the_disk_does_not_take(tmp_path: Path, region: Region) ->
     with tmpfs(tmp_path / "data", "4m") as disk:
         rules = of_bundles(tmp_path, region, region.bundle(1, "alpha"))
         with filled(disk):
-            assert told(run(rules.start())) == (None, set())
+            assert bundle_and_words(run(rules.start())) == (None, set())
             assert "No space left" in (rules.error or "")
         assert rules.changed()
-        assert told(run(rules.reload())) == ("demo-1", {"alpha"})
+        assert bundle_and_words(run(rules.reload())) == ("demo-1", {"alpha"})
         assert (rules.error, rules.changed()) == (None, False)
         with filled(disk), pytest.raises(OSError, match="No space left"):
             run(rules.install(region.bundle(2, "beta")))
         rules._tried = None, 0.0  # long ago
         assert rules.changed()
-        assert told(run(rules.reload())) == ("demo-2", {"beta"})
+        assert bundle_and_words(run(rules.reload())) == ("demo-2", {"beta"})
         assert (rules.error, rules.changed()) == (None, False)

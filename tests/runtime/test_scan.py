@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tests.waits import DEADLINE
 from vedette.cli.main import main
 from vedette.model.event import CHUNK_BYTES, MAX_EVENT
-from vedette.runtime.scan import elements, events, lines
+from vedette.runtime.offline.scan import elements, events, lines
 
 RULE = """title: root
 id: 929a690e-bef0-4204-a928-ef5e620d6fcc
@@ -244,7 +244,7 @@ detection:
 def test_audit_records_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """However a file is read, the records of an audit event are one event, told at the line of its first record; those
     that nothing completes are judged at the end."""
-    monkeypatch.setattr("vedette.runtime.scan.CHUNK_BYTES", size)
+    monkeypatch.setattr("vedette.runtime.offline.scan.CHUNK_BYTES", size)
     rule = tmp_path / "audit.yml"
     rule.write_text(AUDIT)
     run, hidden = (

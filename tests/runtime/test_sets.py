@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.lookup.tables import made
+from tests.lookup.tables import lookup_of
 from tests.plan.test_merge import TWICE, rule
 from tests.runtime.test_rules import HOT, TRAFFIC
 from vedette.config.settings import AgentSettings, Config, RulesetSettings, RuleSettings
@@ -18,9 +18,9 @@ from vedette.model.event import Chunk, LogSource
 from vedette.plan.merge import merge
 from vedette.plan.plan import Plan
 from vedette.rules.build import empty, from_rules, from_text
-from vedette.runtime.deadrules import Dead
-from vedette.runtime.rules import Loaded, Rules
-from vedette.runtime.sets import RuleSets
+from vedette.runtime.rulesets.deadrules import Dead
+from vedette.runtime.rulesets.rules import FolderRules, Loaded
+from vedette.runtime.rulesets.sets import RuleSets
 from vedette.state.state import State
 from vedette.stream.reader import Event
 from vedette.system import child
@@ -99,7 +99,7 @@ def test_a_merged_set_is_kept_compiled(folders: Path, monkeypatch: pytest.Monkey
     async def none(*args: Any, **options: Any) -> None:
         raise AssertionError("nothing is compiled")
 
-    monkeypatch.setattr("vedette.runtime.sets.compiler", none)
+    monkeypatch.setattr("vedette.runtime.rulesets.merged.compiler", none)
     again = asyncio.run(RuleSets(config, bytes).start())
     assert again.engine.plan.digest == first.engine.plan.digest
     assert titles(again, b"alpha beta") == ["Has alpha", "Has beta"]
@@ -137,7 +137,7 @@ def test_a_set_that_does_not_fit_is_refused_as_it_loads(folders: Path) -> None:
         raise ValueError("the rule set site cannot be merged: its lookup assets differs")
 
     config = configured(folders, "site")
-    site = Rules(config, bytes, config.rulesets[1], fits)
+    site = FolderRules(config, bytes, config.rulesets[1], fits)
     with pytest.raises(ValueError, match="its lookup assets differs"):
         asyncio.run(site.start())
     assert site.error is not None
@@ -158,7 +158,7 @@ def stated() -> Plan:
     return from_rules(rules)
 
 
-def kept(state: State) -> tuple[dict[Any, Any], bytes]:
+def state_of(state: State) -> tuple[dict[Any, Any], bytes]:
     """The groups of correlations, and the tables of statements, as bytes."""
     groups = state.correlator.groups
     state.statements.touch()
@@ -178,7 +178,7 @@ def test_the_state_of_the_others_is_the_same_byte_for_byte() -> None:
         row = Event(event, number * 10, input="in", host=lambda: "web1", time=lambda n=number: 1_000_000 * n)
         state.statements.feed(state.statements.read(scan.rule, row))
     assert list(state.statements.take()) == []
-    groups, tables = before = kept(state)
+    groups, tables = before = state_of(state)
     assert len(groups) == 50
     assert all(type(group) is bytes for group in groups.values())
     assert len(tables) > 500
@@ -190,7 +190,7 @@ def test_the_state_of_the_others_is_the_same_byte_for_byte() -> None:
         state.switch(merge(plans).plan)
         assert len(state.correlator.nodes) == 1 + bool(words)
         assert {*state.started_empty} <= {"6a1f0000-0000-4000-8000-000000000098"}  # what changed itself
-        assert kept(state) == before
+        assert state_of(state) == before
 
 
 ASKING = rule("marked", 7).replace("    condition: keywords", "    known:\n        user|expand: '%users%'\n"
@@ -202,7 +202,7 @@ def deliver(config: Config, number: int, *users: str) -> str:
     folder = config.agent.lookup_dir / "users"
     folder.mkdir(parents=True, exist_ok=True)
     path, link = folder / f"{number}.vlookup", folder / "users.vlookup"
-    found = made(path, "user", "user", [(user,) for user in users], created=number, name="users")
+    found = lookup_of(path, "user", "user", [(user,) for user in users], created=number, name="users")
     link.unlink(missing_ok=True)
     link.symlink_to(path.name)
     return found.version

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.e2e.agent import VEDETTE
 from tests.waits import DEADLINE
 from vedette.inputs.settings import PER_PATH, FileInput, InputSettings, MqttInput, SyslogInput
-from vedette.runtime.shares import EACH, LEAST, OWN, remarks, share
+from vedette.runtime.options.inputs import EACH, LEAST, OWN, remarks, share
 from vedette.system.descriptors import OPEN_FILES, SPARE
 
 INPUTS: tuple[InputSettings, ...] = (
@@ -78,7 +78,7 @@ def test_the_spare_one(tmp_path: Path) -> None:
     (file := tmp_path / "a").write_text("x")
     program = f"""
 import os, pathlib, resource
-from vedette.runtime.shares import EACH, LEAST, OWN, remarks, share
+from vedette.runtime.options.inputs import EACH, LEAST, OWN, remarks, share
 from vedette.system.descriptors import OPEN_FILES, SPARE
 SPARE.keep()
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))

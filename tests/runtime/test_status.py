@@ -5,7 +5,7 @@ from __future__ import annotations
 from vedette.config.read import parse
 from vedette.engine.match import Engine
 from vedette.rules.build import from_text
-from vedette.runtime.deadrules import dead_rules
+from vedette.runtime.rulesets.deadrules import dead_rules
 
 RULES = """
 title: of syslog

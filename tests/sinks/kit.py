@@ -19,8 +19,8 @@ from vedette.sinks.base import Outgoing
 
 
 def outgoing(seq: int = 1, **changes: Any) -> Outgoing:
-    made = alert(seq, **changes)
-    return Outgoing(seq, made.alert_id, to_row(made))
+    own = alert(seq, **changes)
+    return Outgoing(seq, own.alert_id, to_row(own))
 
 
 def hostile(seq: int = 1) -> Outgoing:

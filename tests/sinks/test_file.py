@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.delivery.kit import block, unblock
 from tests.sinks.kit import hostile, outgoing
@@ -85,3 +88,29 @@ def test_one_line_may_be_longer_than_the_bound(tmp_path: Path) -> None:
     for line in (b"a\n", b"b" * 100 + b"\n", b"c\n"):
         file.append(line)
     assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"c\n"]
+
+
+@pytest.mark.parametrize("kind", ["link", "second name", "pipe", "dangling"])
+async def test_what_the_folders_owner_puts_in_its_place(tmp_path: Path, kind: str) -> None:
+    """Nothing is cut or written through a link to a file of the agent, or by a second name of it; the alert waits, and
+    is written once that has gone."""
+    own, path = tmp_path / "data.mdb", tmp_path / "alerts"
+    own.write_bytes(b"line\nthe rest")
+    match kind:
+        case "link":
+            path.symlink_to(own)
+        case "second name":
+            os.link(own, path)
+        case "pipe":
+            os.mkfifo(path)
+        case "dangling":
+            path.symlink_to(tmp_path / "none")
+    receiver = opened(path)
+    (answer,) = await receiver.deliver([outgoing(1)])
+    assert answer.verdict is Verdict.LATER
+    assert "remove it" in answer.text
+    assert own.read_bytes() == b"line\nthe rest"
+    assert not (tmp_path / "none").exists()
+    path.unlink()
+    (answer,) = await receiver.deliver([outgoing(1)])
+    assert answer.verdict is Verdict.TAKEN

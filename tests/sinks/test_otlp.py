@@ -19,6 +19,7 @@ from tests.waits import DEADLINE, eventually
 from vedette.model.counters import Log
 from vedette.sinks import opening
 from vedette.sinks.base import Receiver, Verdict
+from vedette.sinks.otlp import MAX_ANSWER
 from vedette.sinks.settings import OtlpSink
 
 
@@ -41,6 +42,7 @@ async def test_one_request_for_many(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("t")
     with serving() as server:
+        server.act = answers(200, b"{}")
         receiver = opened(server.url, token_file=token)
         found = await receiver.deliver([hostile(1), *(outgoing(seq) for seq in range(2, 201))])
         await receiver.close()
@@ -106,6 +108,47 @@ async def test_partial_success() -> None:
             assert {one.verdict for one in found} == {verdict}
         await receiver.close()
     assert [one["event"] for one in logged] == [Log.SINK_REFUSED]
+
+
+@pytest.mark.parametrize("said", [10, 600, 5000, 60_000, 100_000])
+async def test_a_rejection_in_many_words(said: int) -> None:
+    """However long the collector's message is, an alert that it rejects is not counted as delivered."""
+    partial = {"partialSuccess": {"rejectedLogRecords": "1", "errorMessage": "e" * said}}
+
+    def act(handler: Handler, request: Request) -> None:
+        bad = any(json.dumps("00000000000000000000000000000002") in json.dumps(one) for one in records(request))
+        handler.answer(200, json.dumps(partial).encode() if bad else b"{}", request)
+
+    with serving() as server:
+        server.act = act
+        receiver = opened(server.url)
+        assert [answer.verdict for answer in await receiver.deliver([outgoing(2)])] == [Verdict.REFUSED]
+        many = [answer.verdict for answer in await receiver.deliver([outgoing(1), outgoing(2)])]
+        await receiver.close()
+    cut = said > MAX_ANSWER
+    assert many == [Verdict.TAKEN, Verdict.REFUSED if cut else Verdict.TAKEN]
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [
+        (b"", Verdict.TAKEN), (b"{}", Verdict.TAKEN), (b'{"partialSuccess": null}', Verdict.TAKEN),
+        (b'{"partialSuccess": {}}', Verdict.TAKEN),
+        (b'{"partialSuccess": {"rejectedLogRecords": "-1"}}', Verdict.TAKEN),
+        (b"<html>log in</html>", Verdict.LATER),
+        (b"<html>" + b"x" * 70_000, Verdict.LATER), (b"[]", Verdict.LATER), (b'"ok"', Verdict.LATER),
+        (b'{"partialSuccess": 5}', Verdict.LATER), (b'{"partialSuccess": {"rejected', Verdict.LATER),
+        (b'{"partialSuccess": {"rejectedLogRecords": "x"}}', Verdict.LATER),
+        (b'{"partialSuccess": {"rejectedLogRecords": 1e308}}', Verdict.REFUSED),
+    ],
+)  # fmt: skip
+async def test_what_a_2xx_says(body: bytes, verdict: Verdict) -> None:
+    """Of what is no answer of OTLP nothing counts as delivered; an empty one rejects nothing."""
+    with serving() as server:
+        server.act = answers(200, body)
+        receiver = opened(server.url)
+        assert {answer.verdict for answer in await receiver.deliver([outgoing(1), outgoing(2)])} == {verdict}
+        await receiver.close()
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])

@@ -10,20 +10,20 @@ from typing import Any, ClassVar
 import pytest
 
 from vedette.sinks.base import Answer, Outgoing, Verdict
-from vedette.sinks.plugin import QUARANTINE_SECONDS, PluginReceiver, settings_of
+from vedette.sinks.plugin import QUARANTINE_SECONDS, PluginReceiver, PluginSink
 from vedette.system import plugins
-from vedette.system.plugins import FAULTS, Entry
+from vedette.system.plugins import FAULTS, Entry, settings_of
 
 ALERTS = [Outgoing(i, f"a{i}", {"alert_id": f"a{i}", "tags": ["t"]}) for i in (1, 2)]
 
 
 class Plugin:
     send: ClassVar[Any]
-    made: ClassVar[int] = 0
+    opened: ClassVar[int] = 0
     closed: ClassVar[list[str]] = []
 
     def __init__(self, options: dict[str, Any]) -> None:
-        type(self).made += 1
+        type(self).opened += 1
 
     def close(self) -> None:
         self.closed.append(threading.current_thread().name)
@@ -31,9 +31,9 @@ class Plugin:
 
 @asynccontextmanager
 async def sink(send: Any, timeout: float = 5.0) -> AsyncIterator[tuple[PluginReceiver, plugins.Health]]:
-    Plugin.send, Plugin.made, Plugin.closed = staticmethod(send), 0, []
+    Plugin.send, Plugin.opened, Plugin.closed = staticmethod(send), 0, []
     entry = Entry("sinks", "acme", "1", "one", f"{__name__}:Plugin")
-    receiver = PluginReceiver(settings_of(entry)("x", timeout=timeout), entry)
+    receiver = PluginReceiver(settings_of(PluginSink, entry)("x", timeout=timeout), entry)
     yield receiver, plugins._health["sinks", "acme:one", "sink x"]
     await receiver.close()
 
@@ -52,7 +52,7 @@ async def test_taken() -> None:
         assert health.error is None
     assert [one["alert_id"] for one in seen[:2]] == ["a1", "a2"]
     assert ALERTS[0].row["tags"] == ["t"]
-    assert (seen[2], Plugin.closed, Plugin.made) == ("plugin-x", ["plugin-x"], 1)
+    assert (seen[2], Plugin.closed, Plugin.opened) == ("plugin-x", ["plugin-x"], 1)
 
 
 async def test_answers() -> None:
@@ -64,7 +64,7 @@ async def test_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "why"),
+    ("answer", "why"),
     [
         ("yes", "TypeError: send returned 'yes': expects None, or 2 answers"),
         ([Answer(Verdict.TAKEN)], "TypeError: send returned [Answer("),
@@ -76,15 +76,15 @@ async def test_answers() -> None:
         (SystemExit(3), "RuntimeError: SystemExit(3)"),
     ],
 )
-async def test_a_fault(found: Any, why: str) -> None:
+async def test_a_fault(answer: Any, why: str) -> None:
     """What it raises or answers wrongly: all alerts later, and the plugin is made again."""
 
     def send(alerts: Any) -> Any:
-        if Plugin.made > 1:
+        if Plugin.opened > 1:
             return None
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     async with sink(send) as (receiver, health):
         first, second = await receiver.deliver(ALERTS)
@@ -93,7 +93,7 @@ async def test_a_fault(found: Any, why: str) -> None:
         assert first.text.startswith(why)
         assert health.row == 1
         assert await receiver.deliver(ALERTS) == [Answer(Verdict.TAKEN)] * 2
-        assert (health.row, Plugin.made) == (0, 2)
+        assert (health.row, Plugin.opened) == (0, 2)
 
 
 async def test_a_call_that_hangs() -> None:

@@ -80,7 +80,7 @@ def opened(**settings: Any) -> Receiver:
     return opening.opened(SyslogSink("s", **settings), "1.2")
 
 
-async def taken(receiver: Receiver, alerts: list[Outgoing]) -> None:
+async def deliver_all(receiver: Receiver, alerts: list[Outgoing]) -> None:
     """Deliver, again where it is asked for, until all are taken."""
     for pause in pauses():
         answers: list[Answer] = await receiver.deliver(alerts)
@@ -96,7 +96,7 @@ async def test_json_over_tcp(tmp_path: Path) -> None:
     what is sent while it restarts arrives when it is back."""
     with rsyslog(tmp_path, TCP) as peer:
         receiver = opened(address=f"127.0.0.1:{peer.port}", transport="tcp", facility="authpriv")
-        await taken(receiver, [outgoing(seq) for seq in range(1, 101)])
+        await deliver_all(receiver, [outgoing(seq) for seq in range(1, 101)])
         await eventually("lines at the receiver", lambda: len(peer.lines()) >= 100)
         pri, host, program, msgid, when, message = peer.lines()[0].split("|", 5)
         assert (pri, host, program, msgid) == (str(10 * 8 + 3), "a1", "vedette", "detection")
@@ -109,7 +109,7 @@ async def test_json_over_tcp(tmp_path: Path) -> None:
         assert answer.verdict is Verdict.LATER
         peer.start()
         await eventually("a receiver that listens", peer.listening)
-        await taken(receiver, [outgoing(101), hostile(102)])
+        await deliver_all(receiver, [outgoing(101), hostile(102)])
         await eventually(
             "lines at the receiver",
             lambda: {101, 102} <= {json.loads(one.split("|", 5)[5])["seq"] for one in peer.lines()},
@@ -134,7 +134,7 @@ async def test_cef_over_tls(tmp_path: Path) -> None:
     with rsyslog(tmp_path, listener) as peer:
         about = {"address": f"127.0.0.1:{peer.port}", "cert_file": own, "key_file": own_key, "format": "cef"}
         receiver = opened(ca_file=authority.ca, **about)
-        await taken(receiver, [hostile(1)])
+        await deliver_all(receiver, [hostile(1)])
         await eventually("lines at the receiver", lambda: len(peer.lines()) == 1)
         message = peer.lines()[0].split("|", 5)[5]
         head, extension = message.split("|")[:7], message.rpartition("|8|")[2]

@@ -199,8 +199,8 @@ class Author:
             for _ in range(45):
                 self.add(begin + minutes / 60 * draw.random(), site, rule, [self.person(site)])
             self.truth.bursts.append(Span(f"f/{site_name(site)}", rule.id, at(begin), at(begin + minutes / 60)))
-        taken = {span.site for span in self.truth.bursts}
-        calm = [n for n in range(BUSY) if f"f/{site_name(n)}" not in taken] or list(range(BUSY))
+        sites = {span.site for span in self.truth.bursts}
+        calm = [n for n in range(BUSY) if f"f/{site_name(n)}" not in sites] or list(range(BUSY))
         for n, site in enumerate(self.some(min(2, len(calm)), calm)):
             day = WEEK // 24 + draw.randrange(1, 5)
             begin = 24 * day + draw.uniform(0, 12)

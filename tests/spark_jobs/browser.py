@@ -81,9 +81,9 @@ class Browser:
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
-        found = self._call("Runtime.evaluate", {"expression": script, "returnByValue": True, "awaitPromise": True})
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
-        return found["result"].get("value")
+        answer = self._call("Runtime.evaluate", {"expression": script, "returnByValue": True, "awaitPromise": True})
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
 
     def press(self, key: str) -> None:
         """Press and release ``key`` (its name, as in ``KeyboardEvent.key``)."""
@@ -94,18 +94,18 @@ class Browser:
 
     def errors(self) -> list[str]:
         """What a person would see red in the console, and exceptions that nobody caught."""
-        found = []
+        lines = []
         for event in self.events:
             of = event["params"]
             if event["method"] == "Runtime.exceptionThrown":
-                found.append(
+                lines.append(
                     of["exceptionDetails"].get("exception", {}).get("description", of["exceptionDetails"]["text"])
                 )
             elif event["method"] == "Log.entryAdded" and of["entry"]["level"] in ("error", "warning"):
-                found.append(of["entry"]["text"])
+                lines.append(of["entry"]["text"])
             elif event["method"] == "Runtime.consoleAPICalled" and of["type"] in ("error", "warning", "assert"):
-                found.append(" ".join(str(one.get("value", one.get("description"))) for one in of["args"]))
-        return found
+                lines.append(" ".join(str(one.get("value", one.get("description"))) for one in of["args"]))
+        return lines
 
     def asked(self) -> list[str]:
         """The addresses that the page asked for, itself left out."""
@@ -114,8 +114,8 @@ class Browser:
 
     def picture(self, *, whole: bool = False) -> bytes:
         """A PNG of the window, or of the ``whole`` page."""
-        found = self._call("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": whole})
-        return base64.b64decode(found["data"])
+        answer = self._call("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": whole})
+        return base64.b64decode(answer["data"])
 
     def _call(self, method: str, params: dict[str, Any] | None = None, session: str | None = "") -> dict[str, Any]:
         self._number += 1

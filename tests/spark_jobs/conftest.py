@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -80,6 +81,23 @@ def run(spark: SparkSession | None, *words: object) -> str:
     return said
 
 
+@pytest.fixture(scope="session")
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``landing``: two days, a fold among each; ``tables``: taken of it in two batches; ``before``: as these were after
+    the first."""
+    folder = tmp_path_factory.mktemp("whole")
+    for half in (0, 1):
+        at = NOON + half * 24 * HOUR
+        times = {"event_time": at, "detected_at": at}
+        rows = [alert(10 * half + n, rule_id=f"r{n % 3}", tags=["attack.t1003"], **times) for n in range(10)]
+        land(folder / "landing", [*rows, alert(90 + half, kind="fold", count=5, **times)])
+        said = run(spark, "ingest", f"--landing={folder}/landing", f"--tables={folder}/tables")
+        assert said == "ingest: alerts: 1 file, 11 rows: 11 new, 0 duplicates"
+        if not half:
+            shutil.copytree(folder / "tables", folder / "before")
+    return folder
+
+
 class Calm(NamedTuple):
     """A landing, and what the tables hold after a run that nothing disturbed."""
 
@@ -109,11 +127,11 @@ def ingest_alerts(spark: SparkSession, tables: Tables, landing: Path, bytes_per_
 
 def content(tables: Tables) -> dict[str, list[str]]:
     """Every row of every table in full, sorted; of a batch's label the number, not the query's id."""
-    found = {}
+    contents = {}
     for name, table in TABLES.items():
         rows = tables.arrow(table).to_pylist()
         for row in rows:
             if "batch" in row:
                 row["batch"] = row["batch"].partition("-")[2]
-        found[name] = sorted(repr(row) for row in rows)
-    return found
+        contents[name] = sorted(repr(row) for row in rows)
+    return contents

@@ -22,6 +22,8 @@ TIMES = (
     datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
     None,
 )
+EVERY = len(LONGS) * len(TIMES)
+"""Pairs of a number and a time; these lengths have no common divisor."""
 SAID = (*LONGS, *DOUBLES[:5], 1 << 64, 10**30, "NaN", "Infinity", [], {})
 """What a heartbeat may have under any key."""
 NUMBERS = [field.name for field in AGENTS.columns.fields if field.dataType.simpleString() == "bigint"]
@@ -45,8 +47,9 @@ def payload(said: Any) -> str:
     )
 
 
-def fill(tables: DeltaTables, *, runs: bool) -> None:
-    """Alerts, agents, heartbeats, and ``runs`` of numbers."""
+def fill(tables: DeltaTables, *, runs: bool, alerts: int = EVERY) -> None:
+    """Alerts, agents, heartbeats, and ``runs`` of numbers. ``EVERY`` alerts hold each number with each time; twelve
+    hold each number and each time."""
     agents = [agent(f"agent-{n}", AT, **dict.fromkeys(NUMBERS, number)) for n, number in enumerate(LONGS)]
     for said, lag in zip(agents, DOUBLES, strict=True):
         said["lag_seconds"] = lag
@@ -60,8 +63,7 @@ def fill(tables: DeltaTables, *, runs: bool) -> None:
     ]  # fmt: skip
     if runs:
         tables.append(SEQS, rows_of(SEQS, ranges))
-    write_alerts(tables, [_alert(n, number, time) for n, (number, time) in
-                          enumerate(itertools.product(LONGS, TIMES))])  # fmt: skip
+    write_alerts(tables, [_alert(n, LONGS[n % len(LONGS)], TIMES[n % len(TIMES)]) for n in range(alerts)])
 
 
 def _alert(place: int, number: int | None, time: datetime | None) -> dict[str, Any]:

@@ -8,12 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+from pyarrow.dataset import dataset
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from bench.simulate import Plan, simulate
 from spark_jobs.intake import frames
-from spark_jobs.intake.counts import COUNTS
+from spark_jobs.intake.counts import COUNTS, ByDuck, counts
+from spark_jobs.tables.arrow import arrow_schema, conform
+from spark_jobs.tables.duck import database
 from spark_jobs.tables.schema import (
     AGENTS,
     ALERTS,
@@ -31,6 +34,17 @@ SEEDS = [9001 + number for number in range(int(os.environ.get("VEDETTE_FLEETS", 
 """Of the fleets on which jobs are measured: no threshold was set on one of them. ``make evaluate`` takes more."""
 
 
+def take(spark: SparkSession, tables: Tables, label: str, rows: list[dict[str, Any]]) -> None:
+    """Write ``rows``, as ``alert`` makes them, and their counts as ingest does in its batch ``label``."""
+    counted = [{**row, "counted_at": row["event_time"], "batch": label} for row in rows]
+    tables.append(ALERTS, conform(ALERTS, pa.Table.from_pylist(counted, arrow_schema(ALERTS.columns))))
+    with counts(spark, tables, label, sorted({row["received_date"] for row in rows})) as of_batch:
+        rules = of_batch.rules()
+        for table in COUNTS:
+            tables.upsert(table, of_batch.of(table))
+        tables.upsert(RULES, rules.drop_columns(["odd", "rows"]))
+
+
 class Fleet(NamedTuple):
     """Where it is, and what was planted in it."""
 
@@ -43,37 +57,44 @@ class Fleet(NamedTuple):
         return str(self.folder / "lookups")
 
 
-def told(what: str, fleet: Fleet, met: int, planted: int, right: int, found: int) -> None:
+def print_score(what: str, fleet: Fleet, met: int, planted: int, right: int, reported: int) -> None:
     """Print recall and precision, for ``make evaluate``."""
     sys.stdout.write(
         f"\nseed {fleet.truth['plan']['seed']}: {what}: "
         f"{met} of {planted} planted are found (recall {met / planted:.3f}), "
-        f"{right} of {found} found are planted (precision {right / max(found, 1):.3f})\n"
+        f"{right} of {reported} found are planted (precision {right / max(reported, 1):.3f})\n"
     )
 
 
+_ONCE = "(SELECT DISTINCT ON (agent_id, alert_id) * FROM landed)"
+_COUNTED_AT = (
+    "CASE WHEN received_at - event_time "
+    f"BETWEEN INTERVAL ({-frames.MAX_AHEAD.days}) DAY AND INTERVAL {frames.MAX_AGE.days} DAY "
+    "THEN event_time ELSE received_at END"
+)
+"""``frames.counted_at`` in SQL."""
 FILLED = (WIN_5M, ENTITY_SITE_5M, HOST_1H, RULES, ALERTS, AGENTS)
 
 
-def made(spark: SparkSession, folder: Path, plan: Plan, *wanted: Table) -> Fleet:
+def simulated(spark: SparkSession, folder: Path, plan: Plan, *wanted: Table) -> Fleet:
     """Simulate ``plan`` and fill those of ``FILLED`` that are ``wanted``; none named: all of them."""
     simulate(plan, folder)
     landing, tables = folder / "landing", open_tables(str(folder / "tables"))
     wanted = wanted or FILLED
-    rows = spark.read.schema(LANDED_ALERT).option("recursiveFileLookup", "true").parquet(str(landing / "alerts"))
-    once = rows.dropDuplicates(["agent_id", "alert_id"]).withColumn("counted_at", frames.counted_at())
-    counted = frames.counted(once).persist()
-    rules = frames.rules(counted).drop("odd", "rows").persist()
-    for table in COUNTS:
-        if table in wanted:
-            tables.upsert(table, frames.rows_of(table, counted, rules))
-    if RULES in wanted:
-        tables.upsert(RULES, rules)
-    if ALERTS in wanted:
-        tables.append(ALERTS, once.withColumn("batch", F.lit("made")))
+    with database() as duck:
+        duck.register("landed", dataset(landing / "alerts", arrow_schema(LANDED_ALERT)))
+        written = f"SELECT *, {_COUNTED_AT} AS counted_at, 'made' AS batch FROM {_ONCE}"
+        duck.execute(f"CREATE TEMP TABLE written AS {written}")
+        by_duck = ByDuck(duck, "made")
+        rules = by_duck.rules()
+        for table in COUNTS:
+            if table in wanted:
+                tables.upsert(table, by_duck.of(table))
+        if RULES in wanted:
+            tables.upsert(RULES, rules.drop_columns(["odd", "rows"]))
+        if ALERTS in wanted:
+            tables.append(ALERTS, duck.sql("FROM written").to_arrow_table())
     if AGENTS in wanted:
         beats = spark.read.schema(LANDED_STATUS).option("recursiveFileLookup", "true").parquet(str(landing / "status"))
         tables.upsert(AGENTS, frames.agents(beats))
-    counted.unpersist()
-    rules.unpersist()
     return Fleet(folder, tables, json.loads((folder / "truth.json").read_text()))

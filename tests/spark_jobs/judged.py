@@ -31,11 +31,11 @@ def _upsert(tables: Tables, table: Table, rows: Iterable[Row]) -> None:
     """Add ``rows``; of those that share their key one, with the sums and the span of all."""
     whole: dict[tuple[Any, ...], Row] = {}
     for row in rows:
-        known = whole.setdefault(tuple(row[key] for key in table.keys), row)
-        if known is not row:
-            known |= {name: known[name] + row[name] for name in table.sums if name in row}
-            known |= {"first_time": min(known["first_time"], row["first_time"])}
-            known |= {"last_time": max(known["last_time"], row["last_time"])}
+        stored = whole.setdefault(tuple(row[key] for key in table.keys), row)
+        if stored is not row:
+            stored |= {name: stored[name] + row[name] for name in table.sums if name in row}
+            stored |= {name: min(stored[name], row[name]) for name in table.lows}
+            stored |= {"last_time": max(stored["last_time"], row["last_time"])}
     if whole:
         tables.upsert(table, arrow(table, list(whole.values())))
 
@@ -66,7 +66,8 @@ class Case:
             row = {"date": f"{at:%Y-%m-%d}", "window_start": at, "fleet": self.name, "site": site, "rule_id": rule_id,
                    "level": level, "alerts": alerts, "matches": matches, "first_time": at, "last_time": at}  # fmt: skip
             self.rows["win_5m"].append({**row, "rule_title": rule_id.upper()})
-            about = {"rule_id": rule_id, "rule_title": rule_id.upper(), "first_time": at, "last_time": at}
+            times = dict.fromkeys(("first_time", "last_time", "prompt_time"), at)
+            about = {"rule_id": rule_id, "rule_title": rule_id.upper(), **times}
             self.rows["rules"].append(about)
             if user:
                 self.rows["entity_site_5m"].append({**row, "kind": kind, "value": self._own(user)})
@@ -123,6 +124,6 @@ class Region:
         now = MONDAY + until * HOUR if until else MONDAY + (first + days) * DAY
         wanted = Period(start, start + timedelta(days=days - 1), now)
         baselines.write(self.spark, self.tables, wanted, weeks, self.lookups)
-        found: list[Row] = self.tables.arrow(ANOMALIES).to_pylist()
-        assert len({row["anomaly_id"] for row in found}) == len(found)
-        return sorted(found, key=lambda row: (row["started_at"], row["kind"], row["fleet"], row["site"]))
+        anomalies: list[Row] = self.tables.arrow(ANOMALIES).to_pylist()
+        assert len({row["anomaly_id"] for row in anomalies}) == len(anomalies)
+        return sorted(anomalies, key=lambda row: (row["started_at"], row["kind"], row["fleet"], row["site"]))

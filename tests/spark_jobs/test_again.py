@@ -16,7 +16,7 @@ from spark_jobs.tables.schema import CAMPAIGNS, COVERAGE, FIRST_SEEN, NOISE, Tab
 from spark_jobs.tables.tables import Txn, open_tables
 from tests.spark_jobs.conftest import content
 from tests.spark_jobs.conftest import run as job_run
-from tests.spark_jobs.fleet import Fleet, made
+from tests.spark_jobs.fleet import Fleet, simulated
 
 pytestmark = pytest.mark.spark
 
@@ -29,18 +29,19 @@ class Crash(Exception):
 def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """Ten days of a small fleet, alerts and all."""
     plan = Plan(alerts=3000, days=10, seed=31, sites=8, rules=20, hosts=4, campaigns=4, bursts=3, silences=1)
-    return made(spark, tmp_path_factory.mktemp("fleet"), plan)
+    return simulated(spark, tmp_path_factory.mktemp("fleet"), plan)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("job", "last"),
     [
-        pytest.param(["campaigns", "--days=10", "--session-days=1"], CAMPAIGNS, marks=pytest.mark.long),
-        pytest.param(["baselines", "--days=1"], FIRST_SEEN, marks=pytest.mark.long),
+        (["campaigns", "--days=10", "--session-days=1"], CAMPAIGNS),
+        (["baselines", "--days=1"], FIRST_SEEN),
         (["noise"], NOISE),
-        pytest.param(["coverage", "--rules={landing}/rules"], COVERAGE, marks=pytest.mark.long),
+        (["coverage", "--rules={landing}/rules"], COVERAGE),
     ],
-    ids=lambda given: given.name if isinstance(given, Table) else given[0],
+    ids=lambda case: case.name if isinstance(case, Table) else case[0],
 )
 def test_a_job_cut_short_and_run_again_leaves_what_one_run_does(
     spark: SparkSession, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: list[str], last: Table
@@ -73,7 +74,7 @@ def test_a_job_cut_short_and_run_again_leaves_what_one_run_does(
     assert again == once
 
 
-@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("full", [False, True])
 @pytest.mark.long
 def test_an_empty_day_is_no_failure(spark: SparkSession, fleet: Fleet, tmp_path: Path, full: bool) -> None:
     """Before anything has come in every job says that there is nothing, and so does each that answers for a day on one

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.tables.tables import open_tables
 from tests.spark_jobs.conftest import run
-from tests.spark_jobs.landed import alert, land
+from tests.spark_jobs.fleet import take
+from tests.spark_jobs.landed import alert
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk
@@ -40,8 +42,8 @@ def shown() -> str:
 
 @pytest.fixture
 def fleet(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """``build/sites`` below the working folder: a site with a raw log that holds the page's line, its alert in the
-    landing and the tables. Gives the line's place."""
+    """``build/sites`` below the working folder: a site with a raw log that holds the page's line, and its alert in the
+    tables. Gives the line's place."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rules").symlink_to(ROOT / "rules")
     site, now = tmp_path / "build" / "sites" / "dublin", time.time_ns() // 1000
@@ -56,8 +58,7 @@ def fleet(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     row = alert(1, event_time=now, detected_at=now, received_at=now, raw=raw, raw_ref=ref, site="dublin",
                 level="critical", rule_title="Reverse Shell in a Logged Command")  # fmt: skip
     whole = tmp_path / "build" / "sites"  # in full, since the JVM stays in the folder that it was started in
-    land(whole / "landing", [row])
-    run(spark, "ingest", f"--landing={whole}/landing", f"--tables={whole}/tables")
+    take(spark, open_tables(f"{whole}/tables"), "batch", [row])
     return f"{ref['log_id']}:{ref['offset']}+{ref['length']}"
 
 

@@ -40,7 +40,7 @@ FIRST = 10
 Row = dict[str, Any]
 
 
-class Found(NamedTuple):
+class Region(NamedTuple):
     """What became of a region."""
 
     seed: int
@@ -56,13 +56,13 @@ class Score(NamedTuple):
     met: int
     planted: int
     right: int
-    found: int
+    reported: int
     wrong: list[str]
     missed: list[str]
 
 
 @pytest.fixture(scope="module", params=SEEDS)
-def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Found:
+def region(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Region:
     """A region through ingest and all jobs, to the report of its last week."""
     folder = tmp_path_factory.mktemp("region")
     truth = attackers.make(folder, request.param)
@@ -74,7 +74,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request
     with closing(open_reader(kept, None)) as reader:
         report = figures(reader, period(LAST, 7))
     risks = [row for row in kept.arrow(RISK).to_pylist() if row["over"]]
-    return Found(request.param, kept, truth, look_first(report), risks)
+    return Region(request.param, kept, truth, look_first(report), risks)
 
 
 def entities(row: Row) -> set[tuple[str, str]]:
@@ -86,9 +86,9 @@ def meets(row: Row, span: Span) -> bool:
     return place and bool(row["started_at"] < span.end + timedelta(hours=1) and span.begin < row["ended_at"])
 
 
-def of_campaigns(found: Found) -> Score:
-    rows = [row for row in found.tables.arrow(CAMPAIGNS).to_pylist() if row["score"] > 0]
-    attacks = found.truth.attacks
+def of_campaigns(region: Region) -> Score:
+    rows = [row for row in region.tables.arrow(CAMPAIGNS).to_pylist() if row["score"] > 0]
+    attacks = region.truth.attacks
     right = [any(entities(row) & attack for attack in attacks) for row in rows]
     met = [sum(bool(entities(row) & attack) for row in rows) for attack in attacks]
     wrong = [
@@ -99,10 +99,10 @@ def of_campaigns(found: Found) -> Score:
     return Score(sum(map(bool, met)), len(met), sum(right), len(rows), wrong, missed)
 
 
-def of_anomalies(found: Found, kind: str, planted: list[Span]) -> Score:
-    rows = [row for row in found.tables.arrow(ANOMALIES).to_pylist() if row["kind"] == kind]
+def of_anomalies(region: Region, kind: str, planted: list[Span]) -> Score:
+    rows = [row for row in region.tables.arrow(ANOMALIES).to_pylist() if row["kind"] == kind]
     # A rule that is new may well be new in a burst.
-    right = [any(meets(row, one) for one in planted) or row["rule_id"] in found.truth.rules for row in rows]
+    right = [any(meets(row, one) for one in planted) or row["rule_id"] in region.truth.rules for row in rows]
     met = [any(meets(row, one) for row in rows) for one in planted]
     wrong = [
         f"{row['site']} {row['rule_id']}: {row['reason']}" for row, good in zip(rows, right, strict=True) if not good
@@ -111,28 +111,28 @@ def of_anomalies(found: Found, kind: str, planted: list[Span]) -> Score:
     return Score(sum(met), len(planted), sum(right), len(rows), wrong, missed)
 
 
-def of_new_rules(found: Found) -> Score:
-    rows = [row for row in found.tables.arrow(ANOMALIES).to_pylist() if row["kind"] == "new_rule" and not row["site"]]
-    ids, planted = {row["rule_id"] for row in rows}, found.truth.rules
+def of_new_rules(region: Region) -> Score:
+    rows = [row for row in region.tables.arrow(ANOMALIES).to_pylist() if row["kind"] == "new_rule" and not row["site"]]
+    ids, planted = {row["rule_id"] for row in rows}, region.truth.rules
     return Score(len(ids & planted), len(planted), len(ids & planted), len(ids), sorted(ids - planted),
                  sorted(planted - ids))  # fmt: skip
 
 
-def of_risk(found: Found) -> Score:
+def of_risk(region: Region) -> Score:
     """Who is over the threshold, and which hosts: planted are those that an attack went over. Sites all are."""
-    truth = found.truth
+    truth = region.truth
     those = {one for attack in truth.attacks for one in attack} | set(truth.creeping)
     those |= {("host", name) for name in truth.struck}
-    over = {(row["kind"], row["value"]): row["reason"] for row in found.risks if row["kind"] != "site"}
+    over = {(row["kind"], row["value"]): row["reason"] for row in region.risks if row["kind"] != "site"}
     wrong = [f"{kind} {name}: {reason}" for (kind, name), reason in over.items() if (kind, name) not in those]
     missed = [str(one) for one in truth.creeping if one not in over]
     return Score(len(truth.creeping) - len(missed), len(truth.creeping), len(over) - len(wrong), len(over), wrong,
                  missed)  # fmt: skip
 
 
-def is_right(pointer: Pointer, found: Found) -> bool:
+def is_right(pointer: Pointer, region: Region) -> bool:
     """Whether it leads to something planted."""
-    truth, text = found.truth, pointer.text
+    truth, text = region.truth, pointer.text
     if pointer.kind in ("campaign", "risk"):
         kind, name = text.split()[0], text.split()[1].removesuffix(":")
         known = {one for attack in truth.attacks for one in attack} | set(truth.creeping)
@@ -147,12 +147,12 @@ def is_right(pointer: Pointer, found: Found) -> bool:
     return pointer.kind == "critical"
 
 
-def scores(found: Found) -> Iterator[tuple[str, Score]]:
-    yield "campaigns", of_campaigns(found)
-    yield "bursts", of_anomalies(found, "burst", found.truth.bursts)
-    yield "silences", of_anomalies(found, "silence", found.truth.silences)
-    yield "new rules", of_new_rules(found)
-    yield "risk", of_risk(found)
+def scores(region: Region) -> Iterator[tuple[str, Score]]:
+    yield "campaigns", of_campaigns(region)
+    yield "bursts", of_anomalies(region, "burst", region.truth.bursts)
+    yield "silences", of_anomalies(region, "silence", region.truth.silences)
+    yield "new rules", of_new_rules(region)
+    yield "risk", of_risk(region)
 
 
 KEPT: dict[str, list[Score]] = defaultdict(list)
@@ -160,13 +160,13 @@ KEPT: dict[str, list[Score]] = defaultdict(list)
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_what_was_planted_is_found_and_nothing_else(found: Found) -> None:
+def test_what_was_planted_is_found_and_nothing_else(region: Region) -> None:
     """Recall and precision of 0.95 and more, of each kind of finding, over the seeds so far."""
-    for kind, score in scores(found):
+    for kind, score in scores(region):
         KEPT[kind].append(score)
         met, planted, right, number = (sum(one[n] for one in KEPT[kind]) for n in range(4))
         sys.stdout.write(
-            f"\nseed {found.seed}: {kind}: {score.met} of {score.planted} planted, {score.right} of {score.found} "
+            f"\nseed {region.seed}: {kind}: {score.met} of {score.planted} planted, {score.right} of {score.reported} "
             f"found are planted; so far {met / planted:.3f}, {right / max(number, 1):.3f}"
         )
         for line in (*(f"  wrong: {one}" for one in score.wrong[:20]), *(f"  missed: {one}" for one in score.missed)):
@@ -179,33 +179,33 @@ def test_what_was_planted_is_found_and_nothing_else(found: Found) -> None:
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_the_first_screen_is_about_what_was_planted(found: Found) -> None:
+def test_the_first_screen_is_about_what_was_planted(region: Region) -> None:
     """Of its first ten pointers nine or more lead to an attack, a burst, a silence or a new rule."""
-    first = found.first[:FIRST]
-    right = [is_right(one, found) for one in first]
+    first = region.first[:FIRST]
+    right = [is_right(one, region) for one in first]
     for pointer, good in zip(first, right, strict=True):
-        sys.stdout.write(f"\nseed {found.seed}: {'right' if good else 'WRONG'}: {pointer.kind} {pointer.text}")
+        sys.stdout.write(f"\nseed {region.seed}: {'right' if good else 'WRONG'}: {pointer.kind} {pointer.text}")
     assert len(first) == FIRST
     assert sum(right) >= 0.9 * FIRST, [one.text for one, good in zip(first, right, strict=True) if not good]
-    quiet = [row["reason"] for row in found.tables.arrow(ANOMALIES).to_pylist() if row["kind"] == "silence"]
+    quiet = [row["reason"] for row in region.tables.arrow(ANOMALIES).to_pylist() if row["kind"] == "silence"]
     assert {reason.endswith("they run, and what they read is silent") for reason in quiet} == {True, False}
 
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_hosts_on_the_way_of_what_was_planted_are_at_risk(found: Found) -> None:
+def test_hosts_on_the_way_of_what_was_planted_are_at_risk(region: Region) -> None:
     """Two of five and more: of others too little was seen there for a look of their own."""
-    struck = {name for name in found.truth.struck if "/" not in name}
-    over = {row["value"] for row in found.risks if row["kind"] == "host"}
-    sys.stdout.write(f"\nseed {found.seed}: hosts: {len(struck & over)} of {len(struck)} struck are over")
+    struck = {name for name in region.truth.struck if "/" not in name}
+    over = {row["value"] for row in region.risks if row["kind"] == "host"}
+    sys.stdout.write(f"\nseed {region.seed}: hosts: {len(struck & over)} of {len(struck)} struck are over")
     assert len(struck & over) >= 0.4 * len(struck)
 
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_every_alert_that_landed_is_there(found: Found) -> None:
+def test_every_alert_that_landed_is_there(region: Region) -> None:
     """The way goes through ingest: nothing is put into tables by hand."""
-    assert found.tables.arrow(ALERTS, ["alert_id"]).num_rows > 10_000
+    assert region.tables.arrow(ALERTS, ["alert_id"]).num_rows > 10_000
 
 
 def test_the_region_is_made_without_the_program() -> None:

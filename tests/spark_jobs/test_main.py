@@ -92,6 +92,7 @@ def test_the_example_for_contributors_is_a_job() -> None:
     assert example in (ROOT / "spark_jobs" / "jobs" / "report.py").read_text("utf-8")
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_ingest_then_report(spark: SparkSession, tmp_path: Path) -> None:
     """Ingest says its account; the report gives text and leaves one whole page."""
@@ -104,6 +105,19 @@ def test_ingest_then_report(spark: SparkSession, tmp_path: Path) -> None:
     assert "2 alerts by 1 rule" in said
     assert page.read_text().endswith("</html>\n")
     assert sorted(os.listdir(tmp_path)) == ["day.html", "landing", "tables"]
+
+
+def test_a_cluster_needs_no_agent() -> None:
+    """The command line and every job load where there is no package ``vedette``."""
+    program = (
+        "import sys, pkgutil, importlib\n"
+        "sys.modules['vedette'] = None\n"
+        "import spark_jobs.__main__, spark_jobs.jobs\n"
+        "for module in pkgutil.iter_modules(spark_jobs.jobs.__path__):\n"
+        "    importlib.import_module('spark_jobs.jobs.' + module.name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.spark

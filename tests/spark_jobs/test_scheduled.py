@@ -17,7 +17,7 @@ from spark_jobs.jobs.all import all_due
 FOLDER = Path(__file__).parents[2] / "examples" / "region"
 
 
-def taken(words: list[str]) -> None:
+def check_options(words: list[str]) -> None:
     """``all`` takes these options, without running, and is given the lookups."""
     assert all_due.make_context("all", words, resilient_parsing=False).params["lookups"]
 
@@ -43,7 +43,7 @@ def test_the_unit_calls_all_as_it_is() -> None:
     assert command
     program, name, *words = shlex.split(command[1])
     assert (Path(program).name, name) == ("vedette-spark", "all")
-    taken(words)
+    check_options(words)
 
 
 def test_the_dag_calls_all_as_it_is() -> None:
@@ -53,7 +53,7 @@ def test_the_dag_calls_all_as_it_is() -> None:
     assert len(commands) == 1
     program, name, *words = shlex.split(re.sub(r"\{\{.*?\}\}", "folder", ast.literal_eval(commands[0])))
     assert (program, name) == ("vedette-spark", "all")
-    taken(words)
+    check_options(words)
 
 
 def test_the_manifest_calls_all_as_it_is() -> None:
@@ -63,7 +63,7 @@ def test_the_manifest_calls_all_as_it_is() -> None:
     template = found["spec"]["template"]
     name, *words = template["arguments"]
     assert name == "all"
-    taken(words)
+    check_options(words)
     volumes = {one["name"] for one in template["volumes"]}
     for pod in ("driver", "executor"):
         assert {one["name"] for one in template[pod]["volumeMounts"]} <= volumes

@@ -40,15 +40,20 @@ class Region:
         self.tables.upsert(RULES, pa.Table.from_pylist(rules, _arrow(RULES, rules)))
 
     def alert(self, activity: Iterable[Visit], kind: str = "ip", level: str = "high") -> None:
+        self.alerts([(activity, kind, level)])
+
+    def alerts(self, activities: Iterable[tuple[Iterable[Visit], str, str]]) -> None:
+        """Alerts of several: activity, kind and level of each."""
         rows = []
-        for (value, site, rule, hours), number in Counter(activity).items():
-            at = DAY + hours * HOUR
-            start = at - timedelta(seconds=at.timestamp() % 300)
-            rows.append(
-                {"date": f"{start:%Y-%m-%d}", "window_start": start, "kind": kind, "value": value, "fleet": "north",
-                 "site": site, "rule_id": rule, "level": level, "alerts": number, "matches": number,
-                 "first_time": at, "last_time": at}
-            )  # fmt: skip
+        for activity, kind, level in activities:
+            for (value, site, rule, hours), number in Counter(activity).items():
+                at = DAY + hours * HOUR
+                start = at - timedelta(seconds=at.timestamp() % 300)
+                rows.append(
+                    {"date": f"{start:%Y-%m-%d}", "window_start": start, "kind": kind, "value": value, "fleet": "north",
+                     "site": site, "rule_id": rule, "level": level, "alerts": number, "matches": number,
+                     "first_time": at, "last_time": at}
+                )  # fmt: skip
         self.tables.upsert(ENTITY_SITE_5M, pa.Table.from_pylist(rows, _arrow(ENTITY_SITE_5M, rows)))
 
     def land(self, rows: Iterable[tuple[str, str, float, list[tuple[str, str]]]]) -> None:
@@ -66,11 +71,11 @@ class Region:
         """One alert of something else on each of the ``PAST`` days up to ``DAY``: there has been a past."""
         self.alert([("203.0.113.1", "a", "r1", -24 * day) for day in range(PAST)])
 
-    def run(self, hours: float = 24, days: int = PAST + 2, **given: Any) -> list[Row]:
+    def run(self, hours: float = 24, days: int = PAST + 2, **options: Any) -> list[Row]:
         """All campaigns, as the job leaves them when it runs ``hours`` after the beginning of ``DAY``."""
         now = DAY + hours * HOUR
         wanted = Period((now - timedelta(days=days)).date(), (now - timedelta(seconds=1)).date(), now)
-        campaigns.write(self.spark, self.tables, wanted, **given)
+        campaigns.write(self.spark, self.tables, wanted, **options)
         rows: list[Row] = self.tables.arrow(CAMPAIGNS).to_pylist()
         assert len({row["campaign_id"] for row in rows}) == len(rows)
         return sorted(rows, key=lambda row: row["first_seen"])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import os
 from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from tests.deep import DEEP
 from tests.state.naive import Hit
 from vedette.plan.aggregates import Kind
 from vedette.plan.grid import Grid
@@ -22,15 +22,15 @@ SECOND = 1_000_000
 SLOTS = tuple(Slot(f"rule-{i}", False) for i in range(3))
 
 
-def made(kind: Kind, **changes: object) -> Correlation:
+def correlation_of(kind: Kind, **changes: Any) -> Correlation:
     """A correlation of three rules with a short span."""
-    given: dict[str, object] = {
+    fields: dict[str, Any] = {
         "id": "c", "title": "t", "level": "high", "tags": (), "slots": SLOTS, "group_by": ("g",),
         "span": 10 * SECOND, "bounds": (("gte", 3),), "digest": "d",
     }  # fmt: skip
     if kind is Kind.VALUE_COUNT or kind.row.numeric:
-        given["field"] = ("v",)
-    return Correlation(kind=kind, **{**given, **changes})  # type: ignore[arg-type]
+        fields["field"] = ("v",)
+    return Correlation(kind=kind, **{**fields, **changes})
 
 
 def bounds() -> st.SearchStrategy[tuple[tuple[str, int], ...]]:
@@ -40,12 +40,12 @@ def bounds() -> st.SearchStrategy[tuple[tuple[str, int], ...]]:
 
 @st.composite
 def clauses(draw: st.DrawFn) -> tuple[Clause, ...]:
-    found = []
+    drawn_clauses = []
     for _ in range(draw(st.integers(1, 2))):
         wanted = draw(st.sets(st.integers(0, 2), min_size=1))
         forbidden = draw(st.sets(st.integers(0, 2), max_size=2)) - wanted
-        found.append(Clause(tuple(sorted(wanted)), tuple(sorted(forbidden))))
-    return tuple(found)
+        drawn_clauses.append(Clause(tuple(sorted(wanted)), tuple(sorted(forbidden))))
+    return tuple(drawn_clauses)
 
 
 MIXED = {
@@ -54,8 +54,10 @@ MIXED = {
     "chains": ["temporal_ordered", "clauses", "ordered_clauses"],
     "absences": ["absence", "ordered_absence"],
 }
-EXAMPLES = settings(max_examples=int(os.environ.get("VEDETTE_DEEP", "0")) or 8, suppress_health_check=list(HealthCheck))
-"""Of each shape in each test, of which there are 420; ``VEDETTE_DEEP=N`` draws N."""
+EXAMPLES = settings(max_examples=DEEP or 8, suppress_health_check=list(HealthCheck))
+"""Of each shape in each test; ``VEDETTE_DEEP=N`` draws N."""
+THREE_WAYS = settings(EXAMPLES, max_examples=3 * DEEP or 12)
+"""Where each example is one of three ways of keeping windows."""
 SHAPES = [*map(str, Kind), "clauses", "ordered_clauses", "absence", "ordered_absence"]
 """What is drawn each by itself, so that none is rare."""
 SHAPES += [f"{window} {mixed}" for window in ("tumbling", "session") for mixed in MIXED]
@@ -69,29 +71,31 @@ def correlations(draw: st.DrawFn, shape: str) -> Correlation:
         gap = draw(st.integers(1, 6)) * SECOND
         return replace(one, grid=Grid("TUMBLE", one.span) if window == "tumbling" else Grid("SESSION", gap))
     if shape in list(Kind):
-        return made(Kind(shape), bounds=draw(bounds()), percentile=draw(st.sampled_from([0.0, 25.0, 90.0, 100.0])))
+        return correlation_of(
+            Kind(shape), bounds=draw(bounds()), percentile=draw(st.sampled_from([0.0, 25.0, 90.0, 100.0]))
+        )
     kind = Kind.TEMPORAL_ORDERED if shape.startswith("ordered") else Kind.TEMPORAL
-    found = draw(clauses())
+    wanted = draw(clauses())
     if shape.endswith("clauses"):
-        found = tuple(Clause(clause.wanted) for clause in found)
-    elif not any(clause.forbidden for clause in found):
-        found = (Clause((0,), (1,)), *found)
-    return made(kind, bounds=(), clauses=found)
+        wanted = tuple(Clause(clause.wanted) for clause in wanted)
+    elif not any(clause.forbidden for clause in wanted):
+        wanted = (Clause((0,), (1,)), *wanted)
+    return correlation_of(kind, bounds=(), clauses=wanted)
 
 
 @st.composite
 def hits(draw: st.DrawFn, kind: Kind, size: int = 18) -> list[Hit]:
     """Matches in the order in which they lie in the log, which is not that of their times; most of one group."""
     times = draw(st.lists(st.integers(0, 30), max_size=size))
-    found = []
+    drawn_hits = []
     for order, time in enumerate(times):
         value = draw(st.none() | (st.integers(0, 4) if kind.row.numeric else st.sampled_from("abcd")))
         if kind in (Kind.EVENT_COUNT, Kind.TEMPORAL, Kind.TEMPORAL_ORDERED):
             value = None
         group = (draw(st.sampled_from("xxxy")),)
         for slot in draw(st.sampled_from([{0}, {1}, {2}, {0}, {1}, {2}, {0, 1}, {1, 2}])):
-            found.append(Hit(time * SECOND, order, slot, group, value))
-    return found
+            drawn_hits.append(Hit(time * SECOND, order, slot, group, value))
+    return drawn_hits
 
 
 def row_of(window: Window) -> list[Any]:

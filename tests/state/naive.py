@@ -38,85 +38,85 @@ def firings(c: Correlation, hits: Sequence[Hit]) -> list[Fired]:
 
 def occurrences(c: Correlation, hits: Sequence[Hit]) -> list[tuple[tuple[str, ...], int, bool]]:
     """Group, completing event, and whether it is the first of its run."""
-    found = []
+    fired = []
     for group in {hit.group for hit in hits}:
         mine = sorted({hit for hit in hits if hit.group == group}, key=lambda hit: (hit.time, hit.order, hit.slot))
         every = _by_window if c.grid else _forward if c.forward else _at_once if c.prompt else _at_times
-        found += [(end, group, order, first) for end, order, first in every(c, _once(c, mine))]
-    return [(group, order, first) for _, group, order, first in sorted(found, key=lambda one: one[:3])]
+        fired += [(end, group, order, first) for end, order, first in every(c, _once(c, mine))]
+    return [(group, order, first) for _, group, order, first in sorted(fired, key=lambda one: one[:3])]
 
 
 def _once(c: Correlation, hits: list[Hit]) -> list[Hit]:
     """Without repetition where one event counts once, by whichever rule it matched."""
     if c.kind in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED):
         return hits
-    kept: dict[Any, Hit] = {}
+    first_hits: dict[Any, Hit] = {}
     for hit in hits:
-        kept.setdefault((hit.time, hit.order, hit.value), hit)
-    return list(kept.values())
+        first_hits.setdefault((hit.time, hit.order, hit.value), hit)
+    return list(first_hits.values())
 
 
 def _by_window(c: Correlation, hits: list[Hit]) -> list[tuple[int, int, bool]]:
     """Windows that hold each match once: at each event of one that can only become true, else at its end."""
-    found = []
+    fired = []
     for window in windows(c, hits):
         if c.prompt:
             begun = [(hit.time, hit.order) for hit in window]
             true = [(at, _true(c, [hit for hit in window if (hit.time, hit.order) <= at])) for at in sorted(set(begun))]
-            held = [at for at, holds in true if holds]
-            found += [(*at, at == held[0]) for at in held]
+            holding = [at for at, holds in true if holds]
+            fired += [(*at, at == holding[0]) for at in holding]
         elif c.clauses:
             done = [at for clause in c.clauses if _satisfied(c, clause, window)
                     and (at := _completed(c, clause, window)) is not None]  # fmt: skip
-            found += [(window[-1].time, window[min(done)].order, True)] if done else []
+            fired += [(window[-1].time, window[min(done)].order, True)] if done else []
         elif _true(c, window):
-            found.append((window[-1].time, window[-1].order, True))
-    return found
+            fired.append((window[-1].time, window[-1].order, True))
+    return fired
 
 
 def windows(c: Correlation, hits: list[Hit]) -> list[list[Hit]]:
     """Sorted matches, by the window that they are in."""
-    found: list[list[Hit]] = []
+    runs: list[list[Hit]] = []
     for hit in hits:
-        whole = bool(found)
+        whole = bool(runs)
         if whole and c.grid.kind == "TUMBLE":
-            whole = hit.time // c.span == found[-1][0].time // c.span
+            whole = hit.time // c.span == runs[-1][0].time // c.span
         elif whole:
-            whole = hit.time - found[-1][-1].time <= c.grid.size and hit.time - found[-1][0].time <= c.span
+            whole = hit.time - runs[-1][-1].time <= c.grid.size and hit.time - runs[-1][0].time <= c.span
         if not whole:
-            found.append([])
-        found[-1].append(hit)
-    return found
+            runs.append([])
+        runs[-1].append(hit)
+    return runs
 
 
 def _at_once(c: Correlation, hits: list[Hit]) -> list[tuple[int, int, bool]]:
     """Windows that end at each event; of the events of its time, the earlier ones in the log are in it."""
-    found, before = [], None
+    fired, before = [], None
     for time, order in sorted({(hit.time, hit.order) for hit in hits}):
         window = [h for h in hits if (h.time, h.order) <= (time, order) and h.time >= time - c.span]
         true = _true(c, window)
         if true:
-            found.append((time, order, before is None or time - before > c.span))
+            fired.append((time, order, before is None or time - before > c.span))
         before = time if true else None
-    return found
+    return fired
 
 
 def _at_times(c: Correlation, hits: list[Hit]) -> list[tuple[int, int, bool]]:
     """Windows that end at each time at which there is a match, with all of that time in it."""
-    found, before = [], None
+    fired, before = [], None
     for time in sorted({hit.time for hit in hits}):
         true = _true(c, [hit for hit in hits if time - c.span <= hit.time <= time])
         if true:
             last = [hit.order for hit in hits if hit.time == time][-1]
-            found.append((time, last, before is None or time - before > c.span))
+            fired.append((time, last, before is None or time - before > c.span))
         before = time if true else None
-    return found
+    return fired
 
 
 def _forward(c: Correlation, hits: list[Hit]) -> list[tuple[int, int, bool]]:
     """Windows that begin at each time at which there is a match of a wanted slot."""
     wanted = {slot for clause in c.clauses for slot in clause.wanted}
-    found, before = [], None
+    fired, before = [], None
     for time in sorted({hit.time for hit in hits if hit.slot in wanted}):
         window = [hit for hit in hits if time <= hit.time <= time + c.span]
         here = {hit.slot for hit in window if hit.time == time}
@@ -128,9 +128,9 @@ def _forward(c: Correlation, hits: list[Hit]) -> list[tuple[int, int, bool]]:
             and (first := _completed(c, clause, window)) is not None
         ]
         if done:
-            found.append((time + c.span, window[min(done)].order, before is None or time - before > c.span))
+            fired.append((time + c.span, window[min(done)].order, before is None or time - before > c.span))
         before = time if done else None
-    return found
+    return fired
 
 
 def _completed(c: Correlation, clause: Clause, window: list[Hit]) -> int | None:

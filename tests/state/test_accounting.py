@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.state.drawn import SECOND, made
+from tests.state.drawn import SECOND, correlation_of
 from vedette.plan.aggregates import Kind
 from vedette.plan.grid import Grid
 from vedette.state.clock import Clock
@@ -71,7 +71,9 @@ def test_bytes_are_those_that_were_allocated(
 ) -> None:
     """Never less than 85 % of what Python has asked for, so that the bound holds; at most 130 %, so that it is used."""
     one = Correlator(
-        [made(kind, span=3600 * SECOND, bounds=(("gte", bound),), grid=grid)], Clock(30 * SECOND), max_bytes=BOUND
+        [correlation_of(kind, span=3600 * SECOND, bounds=(("gte", bound),), grid=grid)],
+        Clock(30 * SECOND),
+        max_bytes=BOUND,
     )
     rng, at, node = Random(1), NOW, one.nodes[0]
     one.clock.advance(NOW)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgpack
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.state.drawn import all_of
 from vedette.model.event import MAX_EVENT, MAX_HOST
-from vedette.model.times import MAX_SKEW, clamp
+from vedette.model.times import MAX_SKEW, clamp, micros
 from vedette.state import clock
 from vedette.state.clock import FOREVER, LANES, Clock
 
@@ -37,6 +39,9 @@ def test_clamp() -> None:
     assert clamp(NOW + MAX_SKEW + 1, NOW) == (NOW, True)
     assert clamp(5, NOW) == (5, False)
     assert clamp(None, NOW) == (NOW, False)
+    first = micros(datetime(1, 1, 1, tzinfo=UTC))
+    assert clamp(first, NOW) == (first, False)
+    assert clamp(first - 1, NOW) == (NOW, True)
 
 
 @pytest.mark.parametrize("skew", [0, 240 * SECOND, -240 * SECOND, -HOUR, -YEARS])

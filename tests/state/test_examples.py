@@ -112,15 +112,20 @@ def test_order_is_by_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("second", "fires"), [(10, True), (11, False)])
 def test_aliases(tmp_path: Path, second: int, fires: bool) -> None:
     """Addresses change sides between the two events; the group is named by the aliases."""
-    one, two = "192.0.2.1", "198.51.100.7"
-    error = {"t": 0, "http": {"response": {"status_code": 500}}, "source": {"ip": two}, "destination": {"ip": one}}
+    internal, remote = "192.0.2.1", "198.51.100.7"
+    error = {
+        "t": 0,
+        "http": {"response": {"status_code": 500}},
+        "source": {"ip": remote},
+        "destination": {"ip": internal},
+    }
     opened = {
-        "t": second, "event": {"category": "network", "outcome": "success"}, "source": {"ip": one},
-        "destination": {"ip": two},
+        "t": second, "event": {"category": "network", "outcome": "success"}, "source": {"ip": internal},
+        "destination": {"ip": remote},
     }  # fmt: skip
-    turned = {**opened, "source": {"ip": two}, "destination": {"ip": one}}
+    turned = {**opened, "source": {"ip": remote}, "destination": {"ip": internal}}
     found, _ = scan(tmp_path, ALIASES, [error, turned, opened])
-    expected = [(3, {"internal_ip": one, "remote_ip": two, "count": 2})] if fires else []
+    expected = [(3, {"internal_ip": internal, "remote_ip": remote, "count": 2})] if fires else []
     assert [(row["line"], row["fields"]) for row in found] == expected
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.state.drawn import SECOND, all_of, made, row_of
+from tests.state.drawn import SECOND, all_of, correlation_of, row_of
 from vedette.plan.aggregates import Kind
 from vedette.plan.relation import Correlation
-from vedette.state import windows
+from vedette.state import correlate, windows
 from vedette.state.clock import Clock
 from vedette.state.correlate import MAX_TAIL, Correlator
 from vedette.state.firing import Firing
@@ -24,6 +24,9 @@ NOW = 1_790_000_000 * SECOND
 DECIDING = (Kind.EVENT_COUNT, Kind.VALUE_COUNT, Kind.TEMPORAL, Kind.TEMPORAL_ORDERED)
 every_kind = pytest.mark.parametrize("kind", DECIDING)
 MATCHES = 2 * MAX_TAIL + 500
+TAIL = 2 * windows.LANES
+SOME = 2 * TAIL + 500
+"""As many as ``MATCHES`` where no more than ``TAIL`` are kept."""
 
 
 class Sent:
@@ -69,7 +72,7 @@ def counting(monkeypatch: pytest.MonkeyPatch, of: type, *names: str) -> Counter[
 @every_kind
 def test_matches_of_one_time(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """An event costs the same however many have its time; so many are compacted like any other."""
-    sent, calls = Sent(made(kind)), counting(monkeypatch, Window, "offset", "slot", "time")
+    sent, calls = Sent(correlation_of(kind)), counting(monkeypatch, Window, "offset", "slot", "time")
     for number in range(MATCHES):
         sent.send(NOW, number % 3 if len(sent.one.nodes[0].tracks) else 0, f"v{number % 50}")
         assert len(sent.one.groups) == 1
@@ -80,14 +83,17 @@ def test_matches_of_one_time(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_events_of_many_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """An event of another host costs the same however many a group has; what is known of them is bounded, counted
     among the bytes, and as it was after a restart."""
-    sent, calls = Sent(made(Kind.EVENT_COUNT, span=600 * SECOND)), counting(monkeypatch, Clock, "taking", "mark")
+    sent, calls = (
+        Sent(correlation_of(Kind.EVENT_COUNT, span=600 * SECOND)),
+        counting(monkeypatch, Clock, "taking", "mark"),
+    )
     hosts = 20 * windows.LANES
     for number in range(hosts):
         sent.send(NOW, host=f"h{number}")
     assert sum(calls.values()) < 50 * hosts
     assert len(sent.window.sources) == windows.LANES
     assert sent.one.groups.bytes == sent.window.size >= windows.LANES * windows.LANE_BYTES
-    again = Correlator([made(Kind.EVENT_COUNT, span=600 * SECOND)], sent.one.clock, max_bytes=1 << 30)
+    again = Correlator([correlation_of(Kind.EVENT_COUNT, span=600 * SECOND)], sent.one.clock, max_bytes=1 << 30)
     again.restore(all_of(sent.one))
     again.resume()
     assert row_of(next(iter(again.groups.values()))) == row_of(sent.window)
@@ -97,13 +103,14 @@ def test_events_of_many_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 @every_kind
 @pytest.mark.parametrize("ahead", [0, 25, 290])
 @pytest.mark.parametrize("skew", [0, 240])
-@pytest.mark.parametrize("values", [1, MATCHES])
-def test_many_matches_ahead(kind: Kind, ahead: int, skew: int, values: int) -> None:
+@pytest.mark.parametrize("values", [1, SOME])
+def test_many_matches_ahead(kind: Kind, ahead: int, skew: int, values: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """They hide nothing of a host whose clock is right or ahead, in whose own group they are, also ones of many values
     or hosts."""
-    sent = Sent(made(kind, span=20 * SECOND))
+    monkeypatch.setattr(correlate, "MAX_TAIL", TAIL)
+    sent = Sent(correlation_of(kind, span=20 * SECOND))
     sent.send(NOW + skew * SECOND, 0, "a")
-    for number in range(MATCHES):
+    for number in range(SOME):
         sent.send(NOW + (ahead + 1) * SECOND, 0, f"v{number % values}", host=f"h{number % values}")
     sent.until(NOW + 3 * SECOND)
     sent.send(NOW + (skew + 2) * SECOND, 1, "b")
@@ -118,7 +125,7 @@ def test_many_matches_ahead(kind: Kind, ahead: int, skew: int, values: int) -> N
 @pytest.mark.parametrize(("after", "fires"), [(800_000, False), (SECOND, True)])
 def test_how_many_in_one_second_hide_what_is_in_it(after: int, fires: bool) -> None:
     """More than are kept, forged ahead into the very second of a host's own: its chain within that second is lost."""
-    sent = Sent(made(Kind.TEMPORAL_ORDERED))
+    sent = Sent(correlation_of(Kind.TEMPORAL_ORDERED))
     sent.send(NOW, 0)
     for _ in range(MATCHES):
         sent.send(NOW + after, 0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.state.drawn import EXAMPLES, SECOND, SHAPES, correlations, hits, made
+from tests.state.drawn import EXAMPLES, SECOND, SHAPES, correlation_of, correlations, hits
 from tests.state.naive import Fired, Hit, firings
 from tests.state.test_correlate import in_time
 from vedette.model.times import MAX_SKEW
@@ -147,7 +147,7 @@ def test_any_number_forged(shape: str, data: st.DataObject, skew: str, settle: b
 def test_the_furthest_lane_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """More lanes than a group knows, each begun 5 minutes behind the one before, put off its decision no further."""
     monkeypatch.setattr(windows, "LANES", 2)
-    c = made(Kind.EVENT_COUNT, bounds=(("lt", 2),))
+    c = correlation_of(Kind.EVENT_COUNT, bounds=(("lt", 2),))
     events = [Received(NOW, Hit(NOW - i * 290 * SECOND, i, 0, ("x",), None)) for i in range(6)]
     assert len(drive(c, events, settle=False)) == len(events)
 

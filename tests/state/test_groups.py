@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.state.drawn import made, row_of
+from tests.state.drawn import correlation_of, row_of
 from vedette.plan.aggregates import Kind
 from vedette.state import packed, recency
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator
+from vedette.state.entries import HELD, Arrival, meta
 from vedette.state.graph import Graph, Item
 from vedette.state.recency import Recency
-from vedette.state.windows import HELD, Window, meta
+from vedette.state.windows import Window
 
 
 @given(st.lists(st.tuples(st.sampled_from(["touch", "touch", "least", "sweep", "drop", "fill"]), st.integers(0, 15))))
@@ -54,11 +55,11 @@ def test_recency(steps: list[tuple[str, int]]) -> None:
                   st.booleans()), min_size=1, max_size=20,
     )
 )  # fmt: skip
-def test_packed(found: list[tuple[int, int, int, int, bool]]) -> None:
+def test_packed(entries: list[tuple[int, int, int, int, bool]]) -> None:
     """Bytes hold all that a window does."""
     window = Window()
     window.sources = (7,)
-    for time, offset, length, slot, held in found:
+    for time, offset, length, slot, held in entries:
         window.insert(time, offset, meta(slot, length) | held, None, None)
     value = packed.packed(window)
     assert value is not None
@@ -91,20 +92,20 @@ def test_what_is_forgotten_of_bytes(span: int, times: list[int]) -> None:
     assert [left.time(place) for place in range(len(left))] == times
 
 
-@pytest.mark.parametrize(("time", "held"), [(10, True), (11, False)])
-def test_both_ends_of_a_span_count(time: int, held: bool) -> None:
+@pytest.mark.parametrize(("time", "counted"), [(10, True), (11, False)])
+def test_both_ends_of_a_span_count(time: int, counted: bool) -> None:
     """The second of two matches that are exactly a span apart completes them, one that comes later does not."""
-    first = packed.begun(7, 0, 0, 0, 1, 2)
+    first = packed.begun(Arrival(7, 0, 0, 1), 0, 2)
     assert first is not None
-    both = packed.appended(first, 7, time, 1, 0, 1, 2, 10)
+    both = packed.appended(first, Arrival(7, time, 1, 1), 0, 2, 10)
     assert both
-    assert bool(both[packed.MARK] & HELD) == held
+    assert bool(both[packed.MARK] & HELD) == counted
 
 
 @given(st.lists(st.text(max_size=5), min_size=0, max_size=3))
 def test_keys(values: list[str]) -> None:
     """A group's values come back from its key, and no two have the same."""
-    node = Graph([made(Kind.EVENT_COUNT, group_by=tuple("abc"[: len(values)]))], settle=False).nodes[0]
+    node = Graph([correlation_of(Kind.EVENT_COUNT, group_by=tuple("abc"[: len(values)]))], settle=False).nodes[0]
     assert node.values_of(node.text(tuple(values))) == tuple(values)
 
 
@@ -136,7 +137,7 @@ def test_rows(steps: list[tuple[str, int]], carried: bool) -> None:
 
 def test_deltas_are_small() -> None:
     """A match in a group of thousands writes that match, not the group."""
-    one = Correlator([made(Kind.VALUE_AVG, span=10**9)], Clock(10**9), max_bytes=1 << 30)
+    one = Correlator([correlation_of(Kind.VALUE_AVG, span=10**9)], Clock(10**9), max_bytes=1 << 30)
     for i in range(5000):
         source, _ = one.clock.observe("in", "h", i)
         one.add([Item(one.nodes[0], 0, ("g",), i, None)], source, i, i, 9)

@@ -8,20 +8,22 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deep import examples
 from tests.state import naive
-from tests.state.drawn import made
+from tests.state.drawn import correlation_of
 from tests.state.naive import Hit
 from vedette.plan.aggregates import Kind
 from vedette.plan.relation import Correlation
-from vedette.state import chains, measure
+from vedette.state import measure
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator
+from vedette.state.entries import meta
 from vedette.state.graph import Item
 from vedette.state.measure import metric
-from vedette.state.windows import Window, meta
+from vedette.state.windows import Window
 
 numbers = st.integers(-(1 << 53), 1 << 53) | st.floats(-1e300, 1e300) | st.sampled_from([0.1, 0.7, 3, 3.3, 5e-324])
 percents = st.floats(0, 100) | st.sampled_from([10.0, 25.0, 33.3, 90.0, 99.9])
@@ -34,7 +36,7 @@ def test_rounded_once(kind: Kind, least: int, data: st.DataObject, percent: floa
     """A percentile, a median or an average is what exact arithmetic gives, rounded to the nearest number; looked at
     anew or by a slide."""
     values = data.draw(st.lists(numbers, min_size=1, max_size=8))
-    c, window = made(kind, percentile=percent), Window()
+    c, window = correlation_of(kind, percentile=percent), Window()
     for i, value in enumerate(values):
         window.insert(i, i, 0, value, None)
     with pytest.MonkeyPatch.context() as patch:
@@ -50,7 +52,7 @@ def test_rounded_once(kind: Kind, least: int, data: st.DataObject, percent: floa
 def test_of_equal_numbers(value: int | float, count: int, percent: float) -> None:
     """Of equal numbers it is that number: ``gt: 3`` does not hold for three times 3."""
     for kind in (Kind.VALUE_PERCENTILE, Kind.VALUE_MEDIAN, Kind.VALUE_AVG):
-        c, window = made(kind, percentile=percent), Window()
+        c, window = correlation_of(kind, percentile=percent), Window()
         for i in range(count):
             window.insert(i, i, 0, value, None)
         assert metric(c, window, 0, count) == value
@@ -61,10 +63,10 @@ def test_sums_are_exact() -> None:
     window = Window()
     for i, value in enumerate([0.1] * 10 + [1e16, -1e16]):
         window.insert(i, i, meta(0, 1), value, None)
-    assert metric(made(Kind.VALUE_SUM), window, 0, len(window)) == 1.0
+    assert metric(correlation_of(Kind.VALUE_SUM), window, 0, len(window)) == 1.0
     whole = Window()
     whole.insert(0, 0, meta(0, 1), (1 << 62) + 1, None)
-    assert metric(made(Kind.VALUE_SUM), whole, 0, 1) == (1 << 62) + 1
+    assert metric(correlation_of(Kind.VALUE_SUM), whole, 0, 1) == (1 << 62) + 1
 
 
 NUMBERS = st.none() | st.integers(-(1 << 62), 1 << 62) | st.floats(allow_nan=False, allow_infinity=False)
@@ -84,10 +86,10 @@ def anew(c: Correlation, window: Window, start: int, stop: int, monkeypatch: pyt
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("values", [NUMBERS, SMALL])
 @given(data=st.data(), steps=STEPS)
-@settings(max_examples=60)
+@examples(30)
 def test_slides(kind: Kind, values: st.SearchStrategy[Any], data: st.DataObject, steps: list[Any]) -> None:
     """Whatever is put in anywhere, goes from the front, and is asked for: value and type are as if looked at anew."""
-    c, window = made(kind, percentile=30.0), Window()
+    c, window = correlation_of(kind, percentile=30.0), Window()
     with pytest.MonkeyPatch.context() as patch:
         for number, (what, a, b) in enumerate(steps):
             if what == "add":
@@ -113,7 +115,7 @@ def test_large_windows(kind: Kind, settle: bool, number: int) -> None:
     bound = {Kind.VALUE_COUNT: 30, Kind.TEMPORAL: 2, Kind.TEMPORAL_ORDERED: 2 - number % 2, Kind.VALUE_SUM: 300}.get(
         kind, 3
     )
-    c = made(kind, bounds=(("gt", bound),), span=100_000)
+    c = correlation_of(kind, bounds=(("gt", bound),), span=100_000)
     events = []
     for i in range(400):
         late = seed.choice([0, 0, 0, 50, 3000])
@@ -124,7 +126,7 @@ def test_large_windows(kind: Kind, settle: bool, number: int) -> None:
     for least in (0, 1 << 30):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(measure, "MIN_SLIDE", least)
-            patch.setattr(chains, "MIN_LINKS", least)
+            patch.setattr(measure, "MIN_LINKS", least)
             one = Correlator([c], Clock(20_000), max_bytes=1 << 30, settle=settle)
             fired = []
             for time, offset, slot, value in events:
@@ -138,7 +140,7 @@ def test_large_windows(kind: Kind, settle: bool, number: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_step_does_not_grow_with_the_window(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty thousand matches in one group: one more moves a slide by one entry, it does not look at all of them."""
-    c, window, moved = made(kind, percentile=90.0), Window(), []
+    c, window, moved = correlation_of(kind, percentile=90.0), Window(), []
     for i in range(20_000):
         window.insert(i, i, meta(0, 1), i % 1000, None)
     metric(c, window, 0, 19_990)
@@ -146,7 +148,7 @@ def test_a_step_does_not_grow_with_the_window(kind: Kind, monkeypatch: pytest.Mo
     running = type(window.slides[0].running)
     take, leave = running.take, running.leave
 
-    def taken(self: Any, read: Sequence[Any]) -> None:
+    def entered(self: Any, read: Sequence[Any]) -> None:
         moved.append(len(read))
         take(self, read)
 
@@ -154,7 +156,7 @@ def test_a_step_does_not_grow_with_the_window(kind: Kind, monkeypatch: pytest.Mo
         moved.append(len(read))
         leave(self, read)
 
-    monkeypatch.setattr(running, "take", taken)
+    monkeypatch.setattr(running, "take", entered)
     monkeypatch.setattr(running, "leave", left)
     for stop in range(19_991, 20_001):
         metric(c, window, stop - 19_990, stop)

@@ -156,16 +156,16 @@ class Parts:
 
     def __init__(self, state: State, above: int = 1 << 60) -> None:
         self.state, self.above = state, above
-        self.kept: list[bytes] = []
+        self.deltas: list[bytes] = []
         self.old = self.rewritten = 0
 
     def commit(self) -> None:
-        if not self.state.rewriting and len(self.kept) > self.above:
+        if not self.state.rewriting and len(self.deltas) > self.above:
             self.state.rewrite()
-            self.old = len(self.kept)
-        self.kept += [delta] if (delta := self.state.delta()) else []
+            self.old = len(self.deltas)
+        self.deltas += [delta] if (delta := self.state.delta()) else []
         if self.state.rewritten:
-            self.kept, self.rewritten = self.kept[self.old :], self.rewritten + 1
+            self.deltas, self.rewritten = self.deltas[self.old :], self.rewritten + 1
 
 
 @given(
@@ -194,7 +194,7 @@ def test_deltas(
                 parts.commit()
                 if restart or i == max(commits):
                     parts.state = State(PLAN, log_id="l", lateness=5 * SECOND)
-                    parts.state.restore(parts.kept)
+                    parts.state.restore(parts.deltas)
     assert found == expected
     ends = [one.finish() for one in (whole.correlator, parts.state.correlator)]
     assert [one.event for one in ends[0]] == [one.event for one in ends[1]]
@@ -208,10 +208,10 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(4000):
         put(state, 1 + i / 1e6, f"group-{i % 300}", i)
         parts.commit()
-        most = max(most, sum(map(len, parts.kept)))
+        most = max(most, sum(map(len, parts.deltas)))
         if i % 97 == 0:
             copy, checked = State(PLAN, log_id="l", lateness=0), checked + 1
-            copy.restore(parts.kept)
+            copy.restore(parts.deltas)
             assert list(copy.correlator.groups) == list(state.correlator.groups)
             assert copy.status() == state.status()
     assert parts.rewritten > 8
@@ -229,9 +229,9 @@ def test_a_switch_at_every_commit(monkeypatch: pytest.MonkeyPatch) -> None:
         parts.commit()
         state.switch(plans[i % 2])
     assert parts.rewritten > 2
-    assert len(parts.kept) < 40
+    assert len(parts.deltas) < 40
     copy = State(PLAN, log_id="l", lateness=0)
-    copy.restore(parts.kept)
+    copy.restore(parts.deltas)
     assert list(copy.correlator.groups) == list(state.correlator.groups)
     assert copy.status() == state.status()
 

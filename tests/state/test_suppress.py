@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.model.event import MAX_EVENT
-from vedette.plan.relation import Suppress
+from vedette.plan.ir import Suppress
 from vedette.state.clock import Clock
 from vedette.state.suppress import MAX_TEXT, Fold, Source, Suppressor
 
@@ -24,14 +24,14 @@ def take(one: Suppressor, clock: Clock, second: float, user: str = "a", offset: 
     return one.take(TEN, {"u": user}, int(second * SECOND), number, f"id-{offset}", source(offset))
 
 
-def made(lateness: int = 0) -> tuple[Suppressor, Clock]:
+def suppressor(lateness: int = 0) -> tuple[Suppressor, Clock]:
     clock = Clock(lateness)
     return Suppressor(clock), clock
 
 
 def test_first_leaves_further_ones_are_folded() -> None:
     """Up to the window's end, which is included; the fold names the first, the number and the times."""
-    one, clock = made()
+    one, clock = suppressor()
     assert [take(one, clock, second, offset=i) for i, second in enumerate((0, 3, 10))] == [True, False, False]
     one.advance()
     assert one.closed() == []
@@ -41,7 +41,7 @@ def test_first_leaves_further_ones_are_folded() -> None:
 
 def test_the_watermark_closes() -> None:
     """A window closes when its source has gone past; without further alerts it leaves no fold."""
-    one, clock = made()
+    one, clock = suppressor()
     take(one, clock, 0, "a")
     take(one, clock, 1, "b")
     take(one, clock, 2, "b", 2)
@@ -54,7 +54,7 @@ def test_the_watermark_closes() -> None:
 
 def test_an_old_alert() -> None:
     """An alert from long before the window is not folded into it."""
-    one, clock = made(1 << 60)
+    one, clock = suppressor(1 << 60)
     assert take(one, clock, 100)
     assert not take(one, clock, 95)
     assert take(one, clock, 50)
@@ -73,12 +73,12 @@ def test_bounded() -> None:
 @given(st.lists(st.tuples(st.integers(0, 60), st.sampled_from("ab")), max_size=30), st.integers(0, 30), st.booleans())
 def test_nothing_is_lost(alerts: list[tuple[int, str]], stop: int, advance: bool) -> None:
     """Sent and folded alerts are all there are, over a restart at any place too."""
-    one, clock = made(5 * SECOND)
+    one, clock = suppressor(5 * SECOND)
     sent = folded = 0
     for i, (second, user) in enumerate(alerts):
         if i == stop:
             packed = msgpack.packb([clock.delta(), one.delta()])
-            one, clock = made(5 * SECOND)
+            one, clock = suppressor(5 * SECOND)
             times, windows = msgpack.unpackb(packed)
             clock.load(times)
             one.restore(windows)
@@ -96,7 +96,7 @@ def test_nothing_is_lost(alerts: list[tuple[int, str]], stop: int, advance: bool
 
 def test_values_of_any_length() -> None:
     """They tell alerts apart by all of their text, and of what a sender writes little is kept."""
-    one, clock = made()
+    one, clock = suppressor()
     for number, end in enumerate("abca"):
         assert take(one, clock, 1, "u" * MAX_EVENT + end, number) == (number < 3)
     delta = one.delta()

@@ -6,7 +6,8 @@ import pytest
 
 from tests.state.drawn import row_of
 from vedette.state import windows
-from vedette.state.windows import Window, meta
+from vedette.state.entries import meta
+from vedette.state.windows import Window
 
 
 def test_entries_keep_their_parts() -> None:

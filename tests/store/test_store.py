@@ -10,39 +10,43 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
 
+from tests.waits import until
 from vedette.model.event import Cursor, FilePosition
 from vedette.store import store as module
-from vedette.store.check import examine
 from vedette.store.store import OfSet, Store, quarantined_of
 
 LOG = "ab" * 16
 
 
-def commit(store: Store, offset: int, *alerts: tuple[int, bytes], made: int = 0) -> None:
+def commit(store: Store, offset: int, *alerts: tuple[int, bytes], alerts_made: int = 0) -> None:
     """A batch without positions."""
-    store.commit(Cursor(LOG, offset), {"inputs": {}, "totals": {"alerts_made": made}}, [], alerts)
+    store.commit(Cursor(LOG, offset), {"inputs": {}, "totals": {"alerts_made": alerts_made}}, [], alerts)
 
 
-@pytest.mark.parametrize("limit", [0, 8192, 16384, 28672, 32768])
-def test_a_new_store_that_the_disk_does_not_take(tmp_path: Path, limit: int) -> None:
+@pytest.mark.alone
+def test_a_new_store_that_the_disk_does_not_take(tmp_path: Path) -> None:
     """Nothing of it is there, so that the next start takes none for damaged, and makes it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-        with pytest.raises(OSError, match="the store cannot be used"):
-            Store.open(tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, previous)
-    assert not (tmp_path / "data.mdb").exists()
-    with Store.open(tmp_path) as store:
-        assert store.account().next_seq == 1
-    assert not (tmp_path / "new").exists()
+    for limit in (0, 8192, 16384, 28672, 32768):
+        folder = tmp_path / str(limit)
+        folder.mkdir()
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+            with pytest.raises(OSError, match="the store cannot be used"):
+                Store.open(folder)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert not (folder / "data.mdb").exists()
+        with Store.open(folder) as store:
+            assert store.account().next_seq == 1
+        assert not (folder / "new").exists()
+    signal.signal(signal.SIGXFSZ, previous)
 
 
 def test_a_new_store_is_empty(tmp_path: Path) -> None:
@@ -92,7 +96,7 @@ def test_seq_never_repeats(tmp_path: Path) -> None:
 def test_a_copy_numbers_its_alerts_anew(tmp_path: Path) -> None:
     """Another numbering, with the seqs, alerts and figures of the store that it was; it is counted each time."""
     with Store.open(tmp_path) as store:
-        commit(store, 10, (1, b"one"), (2, b"two"), made=2)
+        commit(store, 10, (1, b"one"), (2, b"two"), alerts_made=2)
         store.receipt([(1, 1)])
         before = store.account()
         store.renumber()
@@ -146,15 +150,67 @@ def test_the_ring_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert store.account().ring_bytes == 0
 
 
+def put(store: Store, number: int, *positions: FilePosition) -> None:
+    """Commit positions, and wait until it is looked up which files are gone."""
+    store.commit(Cursor(LOG, number), {}, positions, [])
+    until("the search for files", lambda: store._absent is None or store._absent.over)
+
+
 def test_file_positions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound the positions that changed longest ago are forgotten."""
     monkeypatch.setattr(module, "MAX_FILES", 10)
     with Store.open(tmp_path) as store:
-        for n in [*range(10), 0, 10]:
-            store.commit(Cursor(LOG, n), {}, [FilePosition(f"/{n}", n, "", n)], [])
+        for n in [*range(10), 0, 10, 10]:
+            put(store, n, FilePosition(f"/{n}", n, "", n))
         assert sorted(position.path for position in store.load().positions) == sorted(
             ["/0", *(f"/{n}" for n in range(3, 11))]
         )
+
+
+def test_a_dead_file_system_delays_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a look at a file does not come back, commits do, and positions are bounded."""
+    monkeypatch.setattr(module, "MAX_FILES", 10)
+    alive, real = threading.Event(), os.stat
+
+    def stat(path: str | Path, **options: Any) -> os.stat_result:
+        if str(path) == "/dead":
+            alive.wait()
+        return real(path, **options)
+
+    monkeypatch.setattr(os, "stat", stat)
+    with Store.open(tmp_path) as store:
+        for n in range(30):
+            store.commit(Cursor(LOG, n), {}, [FilePosition("/dead", n, "", n)], [])
+        assert len(store.load().positions) <= 12
+        alive.set()
+        until("the end of the search", lambda: store._absent is None or store._absent.over)
+
+
+def test_a_quiet_file_keeps_its_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many files come and go: what is still at its path stays, as do places in journals and at Kafka."""
+    monkeypatch.setattr(module, "MAX_FILES", 10)
+    quiet, rotated = tmp_path / "quiet.log", tmp_path / "rotated.log"
+    quiet.touch()
+    rotated.touch()
+    others = [
+        FilePosition("kafka:gw:g:t", 0, "id", 5000),
+        FilePosition("journal:j:", 0, "cursor", 7),
+        FilePosition("audit:a", 0, "boot", 7),
+    ]
+    lasting = [FilePosition(str(quiet), quiet.stat().st_ino, "", 1000), *others]
+    with Store.open(tmp_path / "store") as store:
+        put(store, 0, *lasting, FilePosition(str(rotated), 1, "", 9))
+        for n in range(50):
+            put(store, n, FilePosition(f"{tmp_path}/gone/{n}", n, "", n))
+        positions = store.load().positions
+        assert {*lasting} <= {*positions}
+        assert (str(rotated), 1) not in {position.file for position in positions}
+        assert sum(position.of_file for position in positions) <= 12
+        for n in range(30):
+            put(store, n, FilePosition("kafka:gw:g:many", n, "", n))
+        positions = store.load().positions
+        assert lasting[0] in positions
+        assert sum(not position.of_file for position in positions) <= 12
 
 
 def test_old_parts_of_the_state_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,10 +275,13 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
 
 
 def test_one_writer_many_readers(tmp_path: Path) -> None:
-    """A second writer is refused with a reason; another process reads what the writer committed meanwhile."""
+    """A second writer is refused with a reason, whatever is deleted beside the data; another process reads what the
+    writer committed meanwhile."""
     with pytest.raises(FileNotFoundError, match="has the agent run"):
         Store.open(tmp_path / "none", readonly=True)
     with Store.open(tmp_path) as store:
+        for path in {*tmp_path.iterdir()} - {*tmp_path.glob("*.mdb")}:
+            path.unlink()
         with pytest.raises(BlockingIOError, match="another agent"):
             Store.open(tmp_path)
         commit(store, 10, (1, b"one"))
@@ -246,7 +305,9 @@ RING = 30
 WRITER = f"""
 import sys
 from pathlib import Path
+from typing import Any
 import vedette.store.store
+from tests.waits import until
 from vedette.model.event import Cursor, FilePosition
 from vedette.store.store import Store
 vedette.store.store.RING_ALERTS = {RING}
@@ -323,18 +384,3 @@ def test_states_of_sets(tmp_path: Path) -> None:
         assert store.get(quarantined_of("a")) is None
         assert [*store.of_set("b").parts()] == [b"1"]
         assert len([*store.state.parts()]) == 3
-
-
-def test_a_store_of_an_earlier_version(tmp_path: Path) -> None:
-    """One without the table of sets is whole: it is read, checked, and gets the table when it is opened for writing."""
-    with Store.open(tmp_path) as store:
-        commit(store, 10, (1, b"one"))
-    with lmdb.open(str(tmp_path), max_dbs=8) as env, env.begin(write=True) as txn:
-        txn.drop(env.open_db(b"sets", txn), delete=True)
-    with Store.open(tmp_path, readonly=True) as store:
-        store.verify()
-        assert store.pending()[0] == [(1, b"one")]
-    assert examine(tmp_path).reason == ""
-    with Store.open(tmp_path) as store:
-        store.commit(Cursor(LOG, 11), {}, [], [], sets=[OfSet("a", b"x", begins=False, whole=False)])
-        assert [*store.of_set("a").parts()] == [b"x"]

@@ -63,10 +63,10 @@ def aggregate(one: Aggregate, rows: Sequence[Row]) -> Any:
         cut = math.trunc(variance)
         return min(cut if one.name.startswith("VAR") else math.isqrt(cut), (1 << 63) - 1)
     try:
-        found = float(variance)
+        result = float(variance)
     except OverflowError:
         return math.inf
-    return found if one.name.startswith("VAR") else math.sqrt(found)
+    return result if one.name.startswith("VAR") else math.sqrt(result)
 
 
 def wrapped(value: int) -> int:
@@ -101,50 +101,50 @@ def windowed(node: Windowed, stream: Sequence[tuple[Row, int]]) -> tuple[list[li
     """Rows by firing of windows, and how many rows were late. ``stream``: rows, each with the watermark behind it."""
     mark, late = NEVER, 0
     open_: dict[tuple[int, int], list[Row]] = {}
-    found: list[list[Row]] = []
+    results: list[list[Row]] = []
 
     def fire() -> None:
         for start, end in sorted((one for one in open_ if one[1] - MILLISECOND <= mark), key=lambda one: one[1]):
             rows = open_.pop((start, end))
             sets = node.sets or (tuple(range(len(node.keys))),)
-            given = []
-            for kept in sets:
+            output = []
+            for grouping in sets:
                 groups: dict[Any, list[Row]] = {}
                 for row in rows:
-                    key = tuple(row[at] if i in kept else None for i, at in enumerate(node.keys))
+                    key = tuple(row[at] if i in grouping else None for i, at in enumerate(node.keys))
                     groups.setdefault(key, []).append(row)
-                tail = (sum(1 << len(node.keys) - 1 - i for i in range(len(node.keys)) if i not in kept),)
+                tail = (sum(1 << len(node.keys) - 1 - i for i in range(len(node.keys)) if i not in grouping),)
                 for key, members in groups.items():
                     values = [aggregate(one, members) for one in node.aggregates]
                     origin = max(row[0] for row in members)
-                    given.append((origin, *key, *values, start, end, end - MILLISECOND, *(tail if node.sets else ())))
-            found.append(ordered(given))
+                    output.append((origin, *key, *values, start, end, end - MILLISECOND, *(tail if node.sets else ())))
+            results.append(ordered(output))
 
     for row, after in stream:
         every = windows(node.grid, row[1])
-        taken = [one for one in every if one[1] - MILLISECOND > mark]
-        late += bool(every) and not taken
-        for one in taken:
+        open_now = [one for one in every if one[1] - MILLISECOND > mark]
+        late += bool(every) and not open_now
+        for one in open_now:
             open_.setdefault(one, []).append(row)
         if after > mark:
             mark = after
             fire()
     mark = FOREVER
     fire()
-    return found, late
+    return results, late
 
 
 def over(node: Over, stream: Sequence[tuple[Row, int]]) -> tuple[list[Row], int]:
     """A row is given when the watermark reaches its time; it is late when rows of its key at or after its time have
     been given, without bounds when the watermark is at its time. With a range a key is forgotten after 1.5 of it."""
     mark, late = NEVER, 0
-    given: dict[Any, list[Row]] = {}
+    partitions: dict[Any, list[Row]] = {}
     waiting: list[Row] = []
-    found: list[Row] = []
+    results: list[Row] = []
     bounded = node.range is not None or node.rows not in (None, ALL_ROWS)
 
     def give(row: Row) -> None:
-        past = given[row[2]]
+        past = partitions[row[2]]
         if node.rows is not None:
             at = past.index(row)
             past = past[max(0, at - node.rows) : at + 1]
@@ -152,7 +152,7 @@ def over(node: Over, stream: Sequence[tuple[Row, int]]) -> tuple[list[Row], int]
             past = [one for one in past if one[1] <= row[1]]
             if node.range is not None:
                 past = [one for one in past if one[1] >= row[1] - node.range]
-        found.append((*row, *(aggregate(one, past) for one in node.aggregates)))
+        results.append((*row, *(aggregate(one, past) for one in node.aggregates)))
 
     def due() -> None:
         times = sorted(
@@ -165,19 +165,19 @@ def over(node: Over, stream: Sequence[tuple[Row, int]]) -> tuple[list[Row], int]
                 alarms[key].remove(time)
             for key in [key for key, each in alarms.items() if not each]:
                 del alarms[key], last[key]
-                given.pop(key, None)
+                partitions.pop(key, None)
                 waiting[:] = [row for row in waiting if row[2] != key]
             ready = [row for row in waiting if row[1] == time]
             for row in ready:
                 waiting.remove(row)
-                given.setdefault(row[2], []).append(row)
+                partitions.setdefault(row[2], []).append(row)
             for row in ready:
                 give(row)
 
     alarms: dict[Any, list[int]] = {}
     last: dict[Any, int] = {}
     for row, after in stream:
-        past = max((one[1] for one in given.get(row[2], ())), default=NEVER)
+        past = max((one[1] for one in partitions.get(row[2], ())), default=NEVER)
         if row[1] > (max(past, last.get(row[2], NEVER)) if bounded else mark):
             waiting.append(row)
             if node.range is not None:
@@ -191,19 +191,19 @@ def over(node: Over, stream: Sequence[tuple[Row, int]]) -> tuple[list[Row], int]
             due()
     mark = FOREVER
     due()
-    return found, late
+    return results, late
 
 
 def sessions(gap: int, stream: Sequence[tuple[Row, int]]) -> tuple[list[tuple[int, int, list[Row]]], int]:
     """Sessions of ``row[2]`` in the order of their ends, and how many rows were late."""
     mark, late = NEVER, 0
     open_: list[tuple[int, int, list[Row]]] = []
-    found: list[tuple[int, int, list[Row]]] = []
+    results: list[tuple[int, int, list[Row]]] = []
 
     def fire() -> None:
         for one in sorted((one for one in open_ if one[1] - MILLISECOND <= mark), key=lambda one: one[1]):
             open_.remove(one)
-            found.append(one)
+            results.append(one)
 
     for row, after in stream:
         start, end = row[1], row[1] + gap
@@ -220,4 +220,4 @@ def sessions(gap: int, stream: Sequence[tuple[Row, int]]) -> tuple[list[tuple[in
             fire()
     mark = FOREVER
     fire()
-    return found, late
+    return results, late

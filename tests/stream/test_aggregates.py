@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.differences import walk
 from tests.stream import naive
 from vedette.plan.query import Aggregate, Column, Type
-from vedette.stream.accumulators import Accumulators
-from vedette.stream.aggregates import AGGREGATES, REFUSED
+from vedette.stream.aggregates.accumulators import Accumulators
+from vedette.stream.aggregates.parts import dump, load, size
+from vedette.stream.aggregates.table import AGGREGATES, REFUSED
 from vedette.stream.functions.table import WrongTypes
 from vedette.stream.keyed import pack, unpack
-from vedette.stream.parts import dump, load, size
 
 PRICES = tuple(Decimal(n) for n in ("1.00", "2.00", "4.00", "8.00", "7.00", "16.00", "3.00"))
 INT, BIGINT, DOUBLE, FLOAT, STRING = map(Type, ("INT", "BIGINT", "DOUBLE", "FLOAT", "STRING"))

@@ -15,9 +15,9 @@ from vedette.plan.query import Call, Column, Expression, Literal, Named, Row, Sc
 from vedette.stream import expression
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import Function
-from vedette.stream.functions.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING
 from vedette.stream.keyed import Budget
-from vedette.stream.operators.calc import Calc
+from vedette.stream.operators.stateless import Calc
+from vedette.stream.values.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING
 
 
 def call(name: str, *args: Expression, options: tuple[Any, ...] = ()) -> Call:
@@ -110,10 +110,10 @@ def naive(one: Expression, row: Row) -> Any:
     return {"+": operator.add, "-": operator.sub, "*": operator.mul}[one.name](*map(float, values))
 
 
-def kept(when: Expression, row: Row) -> bool:
+def passes(when: Expression, row: Row) -> bool:
     """Of a condition's parts none is evaluated behind one that is not true."""
     if isinstance(when, Call) and when.name == "AND":
-        return all(kept(arg, row) for arg in when.args)
+        return all(passes(arg, row) for arg in when.args)
     return naive(when, row) is True
 
 
@@ -182,7 +182,7 @@ def test_compiled_is_what_a_walk_of_the_tree_gives(seed: int) -> None:
     for _ in range(20):
         exprs = [drawn.of(type, 4) for type in (INT, BOOLEAN, DOUBLE, STRING)]
         for each in exprs:
-            function = expression.one(each)
+            function = expression.evaluator(each)
             for row in ROWS:
                 assert outcome(lambda: function(row)) == outcome(lambda: naive(each, row)), each  # noqa: B023
         when = drawn.of(BOOLEAN, 3)
@@ -190,7 +190,7 @@ def test_compiled_is_what_a_walk_of_the_tree_gives(seed: int) -> None:
         wanted, dropped = [], 0
         for row in ROWS:
             try:
-                if kept(when, row):
+                if passes(when, row):
                     wanted.append((row[0], *(naive(each, row) for each in exprs)))
             except NoValue:
                 dropped += 1
@@ -198,7 +198,7 @@ def test_compiled_is_what_a_walk_of_the_tree_gives(seed: int) -> None:
         assert failed == dropped
         test = expression.condition(when)
         for row in ROWS:
-            assert outcome(lambda: test(row)) == outcome(lambda: kept(when, row))  # noqa: B023
+            assert outcome(lambda: test(row)) == outcome(lambda: passes(when, row))  # noqa: B023
 
 
 # --- by hand
@@ -207,7 +207,7 @@ def test_compiled_is_what_a_walk_of_the_tree_gives(seed: int) -> None:
 def test_no_text_of_a_rule_is_code() -> None:
     """Whatever a literal says, it is bound; the function gives it back."""
     evil = '"""); import os; os.abort()  #\n\''
-    assert expression.one(Literal(evil, STRING))(()) == evil
+    assert expression.evaluator(Literal(evil, STRING))(()) == evil
     found, _ = expression.calc([Literal(evil, STRING)], call("=", S, Literal(evil, STRING)))([(7, 0, 0, evil)])
     assert found == [(7, evil)]
 
@@ -216,23 +216,23 @@ def test_what_is_behind_a_decision_is_not_evaluated() -> None:
     """AND, OR, CASE and COALESCE guard a division; a sum beside NULL does not."""
     divided = call(">", call("/", I, J), Literal(1, INT))
     row = (0, 8, 0, None, None, None, False)
-    assert expression.one(call("AND", call("<>", J, Literal(0, INT)), divided))(row) is False
-    assert expression.one(call("OR", call("=", J, Literal(0, INT)), divided))(row) is True
-    assert expression.one(call("COALESCE", I, call("/", I, J)))(row) == 8
+    assert expression.evaluator(call("AND", call("<>", J, Literal(0, INT)), divided))(row) is False
+    assert expression.evaluator(call("OR", call("=", J, Literal(0, INT)), divided))(row) is True
+    assert expression.evaluator(call("COALESCE", I, call("/", I, J)))(row) == 8
     with pytest.raises(ArithmeticError):
-        expression.one(call("+", Literal(None, INT), call("/", I, J)))(row)
+        expression.evaluator(call("+", Literal(None, INT), call("/", I, J)))(row)
 
 
 def test_a_common_subexpression_is_computed_once() -> None:
     """In a Calc also between the condition and the columns, but not out of a branch that may not run."""
     calls = []
     counted = Function(lambda args, options: INT, lambda value: calls.append(value) or value)
-    library = LIBRARY.extended({"COUNTED": counted})
+    library = {**LIBRARY, "COUNTED": counted}
     once = Call("COUNTED", (I,), INT)
     expression.calc([once, call("+", once, J)], call(">", once, Literal(0, INT)), library)(ROWS[:1])
     assert calls == [1]
     calls.clear()
-    expression.one(call("CASE", B, once, call("+", once, once)), library)(ROWS[2])
+    expression.evaluator(call("CASE", B, once, call("+", once, once)), library)(ROWS[2])
     assert calls == [0]
 
 
@@ -241,23 +241,23 @@ def test_long_and_deep_expressions() -> None:
     long: Expression = I
     for _ in range(380):
         long = call("+", long, J)
-    assert expression.one(long)((0, 1, 1)) == 381
+    assert expression.evaluator(long)((0, 1, 1)) == 381
     deep: Expression = J
     for number in range(120):
         deep = call("CASE", call("=", I, Literal(number, INT)), Literal(number + 1, INT), deep)
-    assert [expression.one(deep)((0, value, -1)) for value in (5, 119, 500)] == [6, 120, -1]
+    assert [expression.evaluator(deep)((0, value, -1)) for value in (5, 119, 500)] == [6, 120, -1]
     wide = call("CASE", *(part for n in range(150) for part in (call("=", I, Literal(n, INT)), Literal(n + 1, INT))), J)
-    assert [expression.one(wide)((0, value, -1)) for value in (0, 149, 150)] == [1, 150, -1]
+    assert [expression.evaluator(wide)((0, value, -1)) for value in (0, 149, 150)] == [1, 150, -1]
 
 
 def test_values_are_brought_to_the_type_in_which_they_are_compared() -> None:
     """BIGINT and DOUBLE compare as doubles do in Java; a CASE of INT and DOUBLE gives floats; a text is read once."""
     big = Column(1, BIGINT)
-    assert expression.one(call("=", big, D))((0, 2**53 + 1, None, None, None, float(2**53))) is True
-    value = expression.one(call("CASE", B, I, D))((0, 1, None, None, None, 2.5, True))
+    assert expression.evaluator(call("=", big, D))((0, 2**53 + 1, None, None, None, float(2**53))) is True
+    value = expression.evaluator(call("CASE", B, I, D))((0, 1, None, None, None, 2.5, True))
     assert (type(value), value) == (float, 1.0)
-    assert expression.one(call(">", I, Literal("3", Type("CHAR", 1))))((0, 7)) is True
-    assert expression.one(call("COALESCE", I, Literal(None, NULL)))((0, None)) is None
+    assert expression.evaluator(call(">", I, Literal("3", Type("CHAR", 1))))((0, 7)) is True
+    assert expression.evaluator(call("COALESCE", I, Literal(None, NULL)))((0, None)) is None
 
 
 def test_calc_counts_what_fails() -> None:

@@ -49,8 +49,8 @@ class Fed:
     def __init__(self, sql: str, max_bytes: int) -> None:
         rules = read(f"{HEAD}INSERT INTO alerts {sql};")
         assert not rules.refused, rules.refused
-        self.made, self.max_bytes = rules.statements, max_bytes
-        self.running = Statements(self.made, max_bytes=max_bytes)
+        self.statements, self.max_bytes = rules.statements, max_bytes
+        self.running = Statements(self.statements, max_bytes=max_bytes)
         self.offset = 0
 
     def feed(self, second: float, key: str) -> None:
@@ -86,7 +86,7 @@ def test_rows_say_so(name: str) -> None:
         one.feed(MINUTE + number / 100, f"key-{number}")
     one.rows()
     assert one.running.status()["evicted"] > 0
-    again = Statements(one.made, max_bytes=one.max_bytes)
+    again = Statements(one.statements, max_bytes=one.max_bytes)
     again.restore(one.running.delta())
     again.resume()
     one.running = again

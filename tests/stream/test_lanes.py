@@ -1,4 +1,4 @@
-"""``stream/lanes.py``: the watermark of a table by its sources."""
+"""``stream/network/lanes.py``: the watermark of a table by its sources."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.stream.test_network import COLUMNS, calc, network, scan, seconds, sta
 from vedette.model.event import MAX_EVENT, MAX_HOST
 from vedette.model.times import MAX_SKEW
 from vedette.stream.keyed import pack, unpack
-from vedette.stream.lanes import IDLE, Lanes
-from vedette.stream.network import Network
+from vedette.stream.network.lanes import IDLE, Lanes
+from vedette.stream.network.network import Network
 
 A, B, C = ("in", "a"), ("in", "b"), ("in", "c")
 SECOND = 1_000_000

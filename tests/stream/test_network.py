@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.stream.walk import BIGINT, STRING, TIME, calc, scan, seconds, statement
 from vedette.plan.query import SECOND, Call, Column, Expand, Literal, Node, Row, Statement, Type, Union
 from vedette.stream.keyed import Budget, Table, pack, unpack
-from vedette.stream.network import MAX_OVERRUNS, Counts, Network
-from vedette.stream.operator import Operator
+from vedette.stream.network.network import MAX_OVERRUNS, Counts, Network
+from vedette.stream.operators.base import Operator
 from vedette.stream.operators.table import OPERATORS
 
 STEP = Type("INTERVAL_SECOND")

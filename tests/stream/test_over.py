@@ -13,7 +13,7 @@ from tests.stream.test_windowed import AGGREGATES, COLUMNS, EVENTS, ORDERED, TAB
 from tests.stream.walk import seconds, statement
 from vedette.plan.query import ALL_ROWS, SECOND, Named, Over
 from vedette.stream.keyed import Budget
-from vedette.stream.network import Network
+from vedette.stream.network.network import Network
 
 
 def over(rows: int | None = None, range: int | None = None) -> Over:

@@ -11,7 +11,8 @@ import pytest
 from tests.differences import walk
 from vedette.decode.decoder import record
 from vedette.plan.query import METADATA, Column, Field, Named, Scan, Type
-from vedette.stream.reader import Event, Reader, converter, single
+from vedette.stream.reader import Event, Reader, converter
+from vedette.stream.values.numbers import single
 
 TIME = 1_795_168_800_123_456
 ROW = Type("ROW", args=(("a", Type("INT")), ("b", Type("STRING"))))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deep import examples
 from tests.stream import naive
 from tests.stream.operators.steps import Driven, at
 from tests.stream.test_windowed import AGGREGATES, COLUMNS, EVENTS, TABLE, run, stream, windowed
@@ -17,8 +18,8 @@ from vedette.plan.query import MILLISECOND, SECOND, Assign, Named
 from vedette.stream.operators.session import Session
 
 
-def _values(held: Sequence[Any]) -> list[Any]:
-    return [naive.aggregate(one, held) for one in AGGREGATES]
+def _values(states: Sequence[Any]) -> list[Any]:
+    return [naive.aggregate(one, states) for one in AGGREGATES]
 
 
 def check(rows: Sequence[Any], gap: int, stops: Sequence[int]) -> None:
@@ -42,7 +43,7 @@ def check(rows: Sequence[Any], gap: int, stops: Sequence[int]) -> None:
 
 
 @given(EVENTS, st.sampled_from([1, 5, 20, 100]), st.lists(st.integers(0, 30), max_size=3))
-@settings(max_examples=150)
+@examples(75)
 def test_sessions_give_what_all_of_their_rows_give(events: list[Any], gap: int, stops: list[int]) -> None:
     check(stream(events), gap * SECOND, stops)
 

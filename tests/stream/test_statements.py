@@ -28,7 +28,7 @@ from vedette.plan.query import (
     Type,
     Windowed,
 )
-from vedette.stream import slices
+from vedette.stream.aggregates import slices
 from vedette.stream.reader import Event
 from vedette.stream.statements import Selected, Statements, render
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deep import examples
 from tests.stream.operators.steps import Driven, at
 from tests.stream.test_windowed import COLUMNS, EVENTS, TABLE, run, stream
 from tests.stream.walk import BIGINT, TIME, statement
@@ -27,7 +28,7 @@ ORDERS = st.lists(
 
 
 @given(EVENTS, ORDERS, st.integers(1, 2), st.integers(0, 3), st.lists(st.integers(0, 30), max_size=3))
-@settings(max_examples=150)
+@examples(75)
 def test_the_first_rows_of_a_window_by_any_order(
     events: list[Any], order: list[tuple[int, bool, bool]], first: int, more: int, stops: list[int]
 ) -> None:
@@ -60,7 +61,7 @@ def test_the_first_rows_of_a_window_by_any_order(
 
 
 @given(EVENTS, st.lists(st.integers(0, 30), max_size=3))
-@settings(max_examples=150)
+@examples(75)
 def test_the_first_row_of_a_key_is_given_once(events: list[Any], stops: list[int]) -> None:
     rows = stream(events)
     node = Top(TABLE.columns, 1, TABLE, (2,), ((1, False, False),), 1, 1, ranked=False)
@@ -88,4 +89,4 @@ def test_a_row_at_the_watermark_is_in_time() -> None:
     driven = Driven(lambda budget: Operator(node, budget))
     driven.run([(0, (0, at(10), "a", 0, None)), (0, at(10))])
     driven.run([(0, (1, at(10), "b", 0, None)), (0, (2, at(9.999), "c", 0, None)), (0, at(11))])
-    assert ([row[2] for row in driven.taken.rows], driven.operator.late) == (["a", "b"], 1)
+    assert ([row[2] for row in driven.sink.rows], driven.operator.late) == (["a", "b"], 1)

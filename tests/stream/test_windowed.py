@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deep import examples
 from tests.stream import naive
 from tests.stream.walk import BIGINT, DOUBLE, STRING, TIME, calc, scan, seconds, statement
 from vedette.plan.grid import Grid
 from vedette.plan.query import SECOND, Aggregate, Call, Column, Named, Row, Statement, Type, Windowed
+from vedette.stream.aggregates.slices import grouping_id
 from vedette.stream.keyed import Budget, pack, unpack
-from vedette.stream.network import Network
-from vedette.stream.slices import grouping_id
+from vedette.stream.network.network import Network
 
 COLUMNS = (("ts", TIME), ("host", STRING), ("n", BIGINT), ("d", DOUBLE))
 TABLE = calc(scan(COLUMNS))
@@ -136,7 +137,7 @@ def check(nodes: Sequence[Windowed], events: Sequence[Any], stops: Sequence[int]
     st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=4),
     EVENTS, st.lists(st.integers(0, 30), max_size=3),
 )  # fmt: skip
-@settings(max_examples=150)
+@examples(75)
 def test_windows_give_what_all_of_their_rows_give(
     grids: list[Grid], aggregates: list[Aggregate], events: list[Any], stops: list[int]
 ) -> None:
@@ -145,7 +146,7 @@ def test_windows_give_what_all_of_their_rows_give(
 
 
 @given(st.lists(st.sampled_from(ORDERED), min_size=1, max_size=6), EVENTS, st.lists(st.integers(0, 30), max_size=3))
-@settings(max_examples=60)
+@examples(30)
 def test_aggregates_by_arrival_share_no_finer_slices(
     aggregates: list[Aggregate], events: list[Any], stops: list[int]
 ) -> None:
@@ -154,7 +155,7 @@ def test_aggregates_by_arrival_share_no_finer_slices(
 
 @pytest.mark.parametrize("grid", [GRIDS[0], GRIDS[4], GRIDS[8]], ids=lambda grid: grid.kind)
 @given(events=EVENTS, stops=st.lists(st.integers(0, 30), max_size=2))
-@settings(max_examples=30)
+@examples(15)
 def test_grouping_sets_have_a_group_for_each_of_their_sets(grid: Grid, events: list[Any], stops: list[int]) -> None:
     check([windowed(grid, AGGREGATES[:3], (2, 3), ((0, 1), (1,), ()))], events, stops)
     check([windowed(grid, AGGREGATES[:3], ())], events, stops)
@@ -170,9 +171,9 @@ def test_grouping_id_has_a_bit_for_each_key_that_is_rolled_up() -> None:
     st.lists(st.tuples(st.sampled_from(GRIDS), st.sampled_from(AGGREGATES)), max_size=4),
     EVENTS, st.integers(0, 30), st.integers(0, 30), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=150)
+@examples(75)
 def test_a_hot_update_changes_nothing_for_statements_that_stay(
-    kept: list[Any], before: list[Any], after: list[Any], events: list[Any], at: int, again: int, saved: bool
+    staying: list[Any], before: list[Any], after: list[Any], events: list[Any], at: int, again: int, saved: bool
 ) -> None:
     """Whatever shared slices with them before, and does now; the deltas of both are enough to go on from."""
 
@@ -180,17 +181,17 @@ def test_a_hot_update_changes_nothing_for_statements_that_stay(
         return [statement(str(one), windowed(one[0], one[1:])) for group in groups for one in dict.fromkeys(group)]
 
     rows = stream(events)
-    stay = {one.id for one in statements(kept)}
-    undisturbed = run(statements(kept), rows)
+    stay = {one.id for one in statements(staying)}
+    undisturbed = run(statements(staying), rows)
     found: list[Any] = []
-    one = Network(list({one.id: one for one in statements(kept, before)}.values()), Budget())
+    one = Network(list({one.id: one for one in statements(staying, before)}.values()), Budget())
     deltas = []
     for i, (row, _) in enumerate(rows):
         one.feed("r", row)
         if i == at:
             found += one.flush()
             deltas.append(unpack(pack(one.delta())))
-            new = Network(list({one.id: one for one in statements(after, kept)}.values()), Budget())
+            new = Network(list({one.id: one for one in statements(after, staying)}.values()), Budget())
             if saved:
                 for delta in deltas:
                     new.restore(delta)

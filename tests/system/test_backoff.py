@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vedette.system.backoff import Backoff
+from vedette.system.trouble import Backoff
 
 
 def test_it_doubles_up_to_a_bound() -> None:

@@ -48,7 +48,7 @@ def test_nobody_hears(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "interval"),
+    ("environment", "interval"),
     [
         ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": str(os.getpid())}, 20),
         ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "1"}, 0),
@@ -56,6 +56,6 @@ def test_nobody_hears(tmp_path: Path) -> None:
         ({}, 0),
     ],
 )
-def test_whether_a_watchdog_waits(given: dict[str, str], interval: float) -> None:
+def test_whether_a_watchdog_waits(environment: dict[str, str], interval: float) -> None:
     """Pings are due when systemd says so, and to this process."""
-    assert Notifier.from_environment(given).interval == interval
+    assert Notifier.from_environment(environment).interval == interval

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from vedette.config.settings import LogSettings
 from vedette.model.counters import Log
-from vedette.runtime import logs
+from vedette.runtime.agent import logs
 from vedette.system.terminal import json_line, safe, shown
 
 HOSTILE = st.text(
@@ -88,7 +88,7 @@ def test_what_is_safe_is_shown_as_it_is() -> None:
 def test_the_configured_log() -> None:
     """By ``configure_logging`` and a real logger, too: one event, one line."""
     program = (
-        "import structlog; from vedette.runtime.logs import configure_logging;"
+        "import structlog; from vedette.runtime.agent.logs import configure_logging;"
         "from vedette.config.settings import LogSettings;"
         "configure_logging(LogSettings());"
         r"structlog.get_logger().warning('broker_away', reason='x\x1b[2J', topic='a\n2026-11-21T00:00Z [info] forged')"

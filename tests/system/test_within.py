@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.deep import examples
 from vedette.system.within import MAX_NAME, MAX_PATH, NAME, is_name, is_path, within
 
 PIECES = ("..", ".", "", "...", "/", "//", "\\", "..\\", "%2e%2e", "a", "b.yml", "in", "out", "loop", "~", "\0", "\n",
@@ -33,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(600)
 @given(PATHS)
 @example("../secret/b.yml")
 @example("out/b.yml")

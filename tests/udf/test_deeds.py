@@ -54,7 +54,7 @@ UNIT = ("landlock", "namespaces", "priority", "capabilities")
     ("user", "lacking", "in_force"),
     [  # some 6 s each, of real processes that are killed
         (NOBODY, (), ALL),
-        (NOBODY, UNIT, LEAST),
+        pytest.param(NOBODY, UNIT, LEAST, marks=pytest.mark.long),
         pytest.param(None, (), ALL, marks=pytest.mark.long),
         pytest.param(None, UNIT[:-1], LEAST, marks=pytest.mark.long),
     ],
@@ -70,7 +70,8 @@ def test_no_deed_succeeds(user: int | None, lacking: tuple[str, ...], in_force: 
     ):
         pytest.skip("other users do not reach this folder, or this Python")
     *rows, (_, _, granted, _) = done(*lacking, user=user)
-    assert set(granted.split(", ")) <= set(in_force.split(", "))
+    measures = {*granted.split(", ")}
+    assert measures <= {*in_force.split(", ")} | ({"closed"} if "landlock" not in measures else set())
     assert "seccomp" in granted
     assert len(rows) == len(DEEDS) >= 120
     assert not_prevented(rows) == []

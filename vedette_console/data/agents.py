@@ -23,7 +23,7 @@ from vedette_console.data.models_fleet import AgentAccount, AgentListing, AgentR
 from vedette_console.data.reader import Reader
 from vedette_console.data.rows import following, last_days, limited, none, offset
 from vedette_console.data.rules import counted
-from vedette_console.fleet.models import InputRow
+from vedette_console.fleet.overview import inputs
 from vedette_console.web import Listing
 
 RECENT = timedelta(minutes=15)
@@ -55,10 +55,10 @@ def agents(
     """Agents whose id, site or version holds ``q``, of ``STATES``, those in trouble first; the sums are of all."""
     before, limit, period = offset(after), limited(limit), last_days(1, now)
     whole = accounts_of(reader, period)
-    held = " OR ".join(f"contains(lower({name}), lower({text(q)}))" for name in SEARCHED)
-    found = f"({STATES.get(state, 'true')})" + (f" AND ({held})" if q else "")
+    contains = " OR ".join(f"contains(lower({name}), lower({text(q)}))" for name in SEARCHED)
+    condition = f"({STATES.get(state, 'true')})" + (f" AND ({contains})" if q else "")
     rows = reader.rows(
-        f"""SELECT *, count(*) OVER () AS of FROM ({whole}) w WHERE {found}
+        f"""SELECT *, count(*) OVER () AS of FROM ({whole}) w WHERE {condition}
         ORDER BY trouble DESC, fleet, site, agent_id LIMIT {limit} OFFSET {before}"""
     )
     sums = reader.only(
@@ -101,23 +101,23 @@ def _labels(reader: Reader) -> dict[tuple[str, str], dict[str, str]]:
     return {(row["fleet"] or "", row["agent_id"]): foreign.texts(_json(row["labels"])) for row in rows}
 
 
-def _json(found: str | None) -> Any:
+def _json(payload: str | None) -> Any:
     try:
-        return foreign.read(found or "null", cut=True)
+        return foreign.read(payload or "null", cut=True)
     except ValueError:
         return None
 
 
-def _values(one: Line, labels: Mapping[str, str]) -> dict[str, Any]:
+def _values(account: Line, labels: Mapping[str, str]) -> dict[str, Any]:
     same = ("fleet", "agent_id", "site", "state", "version", "bundle", "last_seen", "lag_seconds", "received", "stored",
             "dropped", "lost", "in_outbox", "dead_rules", "landed", "missing")  # fmt: skip
     return {
-        **{name: getattr(one, name) for name in same},
-        "evaluated": one.judged,
-        "backlog": getattr(one, "backlog", None),
-        "silent": bool(one.silent),
+        **{name: getattr(account, name) for name in same},
+        "evaluated": account.judged,
+        "backlog": getattr(account, "backlog", None),
+        "silent": bool(account.silent),
         "labels": dict(labels),
-        "troubles": troubles(one),
+        "troubles": troubles(account),
     }
 
 
@@ -128,31 +128,31 @@ def agent(reader: Reader, fleet: str, agent_id: str, now: datetime | None = None
     rows = reader.rows(f"SELECT * FROM ({accounts_of(reader, period)}) w WHERE {is_it}")
     if not rows:
         raise none("agent")
-    known = next(iter(reader.rows(f"SELECT * FROM agents WHERE {is_it}")), {})
+    table_row = next(iter(reader.rows(f"SELECT * FROM agents WHERE {is_it}")), {})
     beat = _newest_beat(reader, is_it)
     actual = foreign.table(beat.get("actual"))
     labels = foreign.texts(actual.get("labels"))
     reader.view("host", HOST_1H, period.since, period.until)
     mine = f"agent_id = {text(agent_id)} AND coalesce(fleet, '') = {text(fleet)} AND coalesce(kind, '') <> 'fold'"
     values, noted = _values(SimpleNamespace(**rows[0]), labels), foreign.listed(beat.get("notes"))[:NOTES]
-    found = newest(reader, mine, period.start - timedelta(days=6), period.end, NEWEST)
+    alerts = newest(reader, mine, period.start - timedelta(days=6), period.end, NEWEST)
     return AgentAccount(
-        **{**values, "backlog": known.get("backlog"), "troubles": [*values["troubles"], *noted]},
-        first_seen=known.get("first_seen"),
-        plan_digest=known.get("plan_digest") or "",
-        seq_high=known.get("seq_high"),
-        alerts_made=known.get("alerts_made"),
-        alerts_receipted=known.get("alerts_receipted"),
-        identity_broken=list(known.get("identity_broken") or ()),
+        **{**values, "backlog": table_row.get("backlog"), "troubles": [*values["troubles"], *noted]},
+        first_seen=table_row.get("first_seen"),
+        plan_digest=table_row.get("plan_digest") or "",
+        seq_high=table_row.get("seq_high"),
+        alerts_made=table_row.get("alerts_made"),
+        alerts_receipted=table_row.get("alerts_receipted"),
+        identity_broken=list(table_row.get("identity_broken") or ()),
         group=foreign.text(actual.get("group")),
         problems=foreign.listed(actual.get("problems"))
         or [f"{key}: {value}" for key, value in foreign.texts(actual.get("problems")).items()],
-        inputs=_inputs(beat.get("inputs")),
+        inputs=inputs(beat),
         beats=_beats(reader, is_it),
         hosts=counted(
             reader, "host", f"fleet = {text(fleet)} AND site = {text(rows[0]['site'])}", "host", limit=10
         ),
-        newest=found,
+        newest=alerts,
         heartbeat=beat,
     )  # fmt: skip
 
@@ -165,8 +165,8 @@ def _newest_beat(reader: Reader, is_it: str) -> dict[str, Any]:
             f"SELECT arg_max(payload, received_at) AS payload FROM beats WHERE {is_it} AND state <> 'lost'"
         )
         if rows[0]["payload"] is not None:
-            found = _json(rows[0]["payload"])
-            return found if isinstance(found, dict) else {}
+            beat = _json(rows[0]["payload"])
+            return beat if isinstance(beat, dict) else {}
     return {}
 
 
@@ -182,27 +182,6 @@ def _beats(reader: Reader, is_it: str) -> list[Beat]:
         WHERE place = 1 AND json_valid(payload) ORDER BY received_at DESC LIMIT {BEATS}"""
     )
     return [Beat(**row) for row in reversed(rows)]
-
-
-def _inputs(found: Any) -> list[InputRow]:
-    if not isinstance(found, dict):
-        return []
-    names = {"received": "received", "stored": "stored", "judged": "evaluated", "evaluated": "evaluated",
-             "backlog": "backlog", "dropped": "dropped", "lost": "lost"}  # fmt: skip
-    rows = []
-    for name, counts in found.items():
-        values = dict.fromkeys(names.values(), 0)
-        for key, value in counts.items() if isinstance(counts, dict) else ():
-            if key in names:
-                values[names[key]] = _sum(value)
-        rows.append(InputRow(name=str(name), **values))
-    return rows
-
-
-def _sum(value: Any) -> int:
-    """A number, or those of an object together."""
-    parts = value.values() if isinstance(value, dict) else (value,)
-    return sum(map(foreign.count, parts))
 
 
 def sites(reader: Reader, days: int = 1, now: datetime | None = None) -> Listing[SiteRow]:
@@ -230,16 +209,16 @@ def _places(reader: Reader, period: Period) -> dict[tuple[str, str], Place]:
     """The newest place of each site, by the newest files of alerts; looked for again every ten minutes."""
 
     def look() -> dict[tuple[str, str], Place]:
-        files = sorted(reader.files(ALERTS), key=lambda one: one.partition or "", reverse=True)
+        files = sorted(reader.files(ALERTS), key=lambda file: file.partition or "", reverse=True)
         rows = 0
-        taken = []
-        for one in files:
-            if rows >= MOST_ROWS or (one.partition or "") < (period.last - timedelta(days=PLACE_DAYS)).isoformat():
+        latest = []
+        for file in files:
+            if rows >= MOST_ROWS or (file.partition or "") < (period.last - timedelta(days=PLACE_DAYS)).isoformat():
                 break
-            taken.append(one)
-            rows += one.rows
-        reader.show("placed", ALERTS, taken)
-        found = reader.rows(
+            latest.append(file)
+            rows += file.rows
+        reader.show("placed", ALERTS, latest)
+        places = reader.rows(
             """SELECT coalesce(fleet, '') AS fleet, coalesce(site, '') AS site, arg_max(place, counted_at) AS place
             FROM placed WHERE place IS NOT NULL GROUP BY 1, 2"""
         )
@@ -247,7 +226,7 @@ def _places(reader: Reader, period: Period) -> dict[tuple[str, str], Place]:
             (row["fleet"], row["site"]): Place(
                 **{key: value for key, value in row["place"].items() if value is not None}
             )
-            for row in found
+            for row in places
         }
 
     return reader.memo.get(("places", reader.scope), None, look, most=600.0)

@@ -245,8 +245,9 @@ class Pool:
             reader = self._exports.get_nowait()
         except asyncio.QueueEmpty:
             raise _busy("as many exports as may be run already") from None
-        reader.begin(who)
-        pieces = self._pieces(reader, function(reader, *args, **kwargs))
+        with _unless_it_begins(self._exports, reader):
+            reader.begin(who)
+            pieces = self._pieces(reader, function(reader, *args, **kwargs))
         first = await anext(pieces, b"")
 
         async def rest() -> AsyncIterator[bytes]:
@@ -268,7 +269,8 @@ class Pool:
             reader.stop()  # also where the browser is slow, and no piece is under way
             self._stop(reader, work)
 
-        work = self._begin(reader, following)
+        with _unless_it_begins(self._exports, reader):
+            work = self._begin(reader, following)
         late = asyncio.get_running_loop().call_later(EXPORT_SECONDS, overdue)
         try:
             while (piece := await asyncio.shield(work)) is not None:
@@ -306,8 +308,9 @@ class Pool:
         work: Callable[[], Answer],
     ) -> Answer:
         """``work`` in a thread; the reader is free again when that has ended, whoever still waits for it."""
-        reader.begin(who)
-        future = self._begin(reader, lambda: self._twice(reader, work))
+        with _unless_it_begins(home, reader):
+            reader.begin(who)
+            future = self._begin(reader, lambda: self._twice(reader, work))
         late = asyncio.get_running_loop().call_later(seconds, self._stop, reader, future)
 
         def ended(_: asyncio.Future[Answer]) -> None:
@@ -331,6 +334,16 @@ class Pool:
                     raise
                 self.catalog.forget()
                 return work()
+
+
+@contextmanager
+def _unless_it_begins(home: asyncio.LifoQueue[Reader], reader: Reader) -> Iterator[None]:
+    """Give the reader back when its question does not begin: nothing else would."""
+    try:
+        yield
+    except BaseException:
+        home.put_nowait(reader)
+        raise
 
 
 @contextmanager

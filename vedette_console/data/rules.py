@@ -85,8 +85,8 @@ def _all(reader: Reader, period: Period) -> str:
     reader.view("host", HOST_1H, period.since, period.until)
     deployed = "coalesce(deployed, false)" if day else "NULL::BOOLEAN"
     return f"""SELECT rule_id,
-        coalesce(nullif(w.title, ''), nullif(k.rule_title, ''), nullif(c.title, ''), rule_id) AS title,
-        coalesce(nullif(w.level, ''), nullif(k.level, ''), c.level, '') AS level,
+        coalesce(nullif(k.rule_title, ''), nullif(w.title, ''), nullif(c.title, ''), rule_id) AS title,
+        coalesce(nullif(k.level, ''), nullif(w.level, ''), c.level, '') AS level,
         coalesce(nullif(k.tactics, []), c.tactics, []) AS tactics,
         coalesce(nullif(k.techniques, []), c.techniques, []) AS techniques, {deployed} AS deployed,
         k.rule_id IS NOT NULL OR coalesce(w.alerts, 0) > 0 AS fired, coalesce(w.alerts, 0) AS alerts,
@@ -99,8 +99,9 @@ def _all(reader: Reader, period: Period) -> str:
             list_sort(array_agg(DISTINCT technique) FILTER (WHERE technique <> '')) AS techniques
           FROM coverage GROUP BY 1) c
     FULL JOIN fired k USING (rule_id)
-    FULL JOIN (SELECT rule_id, max(rule_title) AS title, max(level) AS level, {total("alerts")}, {total("matches")},
-            count(DISTINCT (fleet, site)) AS sites, max(last_time) AS last_time FROM win GROUP BY 1) w USING (rule_id)
+    FULL JOIN (SELECT rule_id, max(rule_title) AS title, arg_max(level, {severity()}) AS level, {total("alerts")},
+            {total("matches")}, count(DISTINCT (fleet, site)) AS sites, max(last_time) AS last_time
+          FROM win GROUP BY 1) w USING (rule_id)
     LEFT JOIN (SELECT rule_id, count(DISTINCT (fleet, site, host)) AS hosts FROM host GROUP BY 1) h USING (rule_id)"""
 
 

@@ -37,6 +37,7 @@ import orjson
 from vedette.bundle.manifest import rfc3339
 from vedette.rawlog.segment import Segment, SegmentFile, segments
 from vedette.system.durable import write_whole
+from vedette.system.ending import to_its_end
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.authoring import is_rule, write_rules
 from vedette_console.fleet.hunts import moment
@@ -420,11 +421,7 @@ class Backtests:
                 linking = asyncio.create_task(
                     asyncio.to_thread(link, source, place / "logs", [*run.sites], run.since, run.until)
                 )
-                try:
-                    chosen = await asyncio.shield(linking)
-                except asyncio.CancelledError:
-                    await asyncio.wait({linking})  # a thread goes on: what it still links goes with the rest
-                    raise
+                chosen = await to_its_end(linking)  # what a thread still links goes with the rest
                 if not chosen.segments:
                     raise ValueError("no raw log of that time is there")
                 run = await self._write(replace(run, segments=chosen.segments, bytes=chosen.bytes, step="compiling"))

@@ -8,6 +8,8 @@
 * A broker that is away is waited for; the request says so.
 * AT_ONCE conversations at the same time: where others wait each has SHARE_SECONDS, so that hosts that are away keep
   nobody waiting who asks hosts that answer. MAX_OPEN requests are under way in all, of one user MAX_OWN.
+* A disk that takes nothing for a while keeps a request open until it does. One whose task has failed, or
+  that was cancelled, does not count then.
 * One console works in a folder of requests; a second one there reads, and asks nothing.
 """
 
@@ -15,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import threading
 import time
@@ -37,8 +38,9 @@ from vedette.region import requests
 from vedette.region.hunts import HostFindings, added
 from vedette.region.requests import Answer, Collection
 from vedette.system import foreign
-from vedette.system.backoff import Backoff
 from vedette.system.durable import write_whole
+from vedette.system.folders import locked
+from vedette.system.trouble import Backoff
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.means import as_given, need_authorities, need_broker, need_key, need_requests, revoked_now
 from vedette_console.fleet.models_asked import AgentAnswer, Job
@@ -117,6 +119,10 @@ class Asked:
         self.outage = ""
         """Why it does not come on, in words; empty: it does."""
         self.queued = True
+        self.closed = False
+        """Its record is written; a note that cannot be written yet is tried again."""
+        self.stored = False
+        """Evidence of it is stored, and said to be."""
         self.came = 0.0
         """When the last part came, by the loop's clock."""
         self.stop = asyncio.Event()
@@ -142,6 +148,11 @@ class Asked:
     def over(self) -> bool:
         return all(answer.over for answer in self.collection.answers.values())
 
+    @property
+    def called_off(self) -> bool:
+        """Nobody is asked any more, and all that lacks is its note."""
+        return self.closed and self.collection.cancelled
+
     def state(self, now: int) -> tuple[str, str]:
         """State as in ``models_asked.Job``, and why. ``now``: UTC microseconds."""
         if self.note.state:
@@ -149,7 +160,7 @@ class Asked:
         if self.collection.cancelled:
             return "cancelled", ""
         if self.over:
-            return "asking", ""  # until all of it is counted and kept
+            return "asking", self.outage  # until all of it is counted and kept
         if now > self.note.expires:
             return "expired", "agents may not act on it any more"
         if self.outage:
@@ -269,17 +280,13 @@ class Desk:
                 if not note.state:
                     await self._resume(folder, note)
         except (OSError, ValueError) as error:
-            self.fault = f"{folder}: {error}"
+            self.fault = str(error)
             log.error("console_requests_failed", reason=self.fault, action="requests made before do not go on")
 
     def _take(self, folder: Path) -> None:
         """Raises OSError when another console works here."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = os.open(folder / "console.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BlockingIOError("another console works in this folder of requests") from error
+        self._lock = locked(folder, "another console works in this folder of requests")
 
     async def stop(self) -> None:
         """Conversations end; their requests go on with the next start."""
@@ -316,8 +323,9 @@ class Desk:
         if self.fault:
             raise Problem(503, self.fault, what_to_do="end the other console, or give this one a folder of its own")
         user = by.partition(" (token ")[0]
-        own = sum(asked.note.by.partition(" (token ")[0] == user for asked in self._open.values())
-        if len(self._open) + self._beginning.total() >= MAX_OPEN:
+        under_way = [asked for id in self._tasks if (asked := self._open.get(id)) is not None and not asked.called_off]
+        own = sum(asked.note.by.partition(" (token ")[0] == user for asked in under_way)
+        if len(under_way) + self._beginning.total() >= MAX_OPEN:
             raise Problem(429, f"{MAX_OPEN} requests are under way", what_to_do="wait for one to end, or cancel one")
         if own + self._beginning[user] >= MAX_OWN:
             raise Problem(
@@ -366,6 +374,8 @@ class Desk:
             except OSError as error:
                 raise Problem(503, f"it cannot be cancelled: {error}", what_to_do="look at the disk") from error
         asked.stop.set()
+        if id in self._open and id not in self._tasks:  # its task has failed
+            self._begin(asked, fresh=False)
         self._news(id)
         return job(asked.note, who, asked, utc_now())
 
@@ -389,8 +399,8 @@ class Desk:
                     self._news(asked.note.id)
                     await asyncio.sleep(backoff.failed())
                     fresh = False  # what was sent is asked for again, what was not is sent then
-            await asyncio.to_thread(self._settle, asked)
-        except Exception as error:  # a full disk, or what nobody foresaw of a host: the next start goes on
+            await self._settle(asked, backoff)
+        except Exception as error:  # what nobody foresaw of a host: the next start goes on, or a cancel
             asked.outage = str(error) or repr(error)
             log.exception("console_request_failed", request=asked.note.id, reason=asked.outage)
         finally:
@@ -413,7 +423,7 @@ class Desk:
 
             def gives_way() -> bool:
                 late = time.monotonic() > share and not asked.stop.is_set()  # who cancels waits CANCEL_SECONDS
-                return late and any(other.queued for other in self._open.values())
+                return late and any(other.queued for other in [*self._open.values()])
 
             talk = asyncio.create_task(
                 requests.converse(
@@ -439,10 +449,28 @@ class Desk:
                     task.cancel()
                 await asyncio.gather(talk, stop, return_exceptions=True)
 
-    def _settle(self, asked: Asked) -> None:
-        """Write down how it ended. Raises OSError."""
-        asked.collection.close()
-        self._settled(asked)
+    async def _settle(self, asked: Asked, backoff: Backoff) -> None:
+        """Write down how it ended, once the disk takes it; a cancel tries at once."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._write_down, asked)
+            except OSError as error:
+                asked.outage = str(error)
+                log.warning("console_request_unsettled", request=asked.note.id, reason=asked.outage)
+                self._news(asked.note.id)
+            stopping = asked.stop.is_set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(backoff.failed()):
+                    await (asyncio.Event() if stopping else asked.stop).wait()
+
+    def _write_down(self, asked: Asked) -> None:
+        """Raises OSError."""
+        if not asked.closed:
+            asked.collection.close()
+            asked.closed = True
+        if not asked.stored:
+            self._settled(asked)
+            asked.stored = True
         note = asked.settled()
         note.write(asked.collection.folder)
         asked.note = note

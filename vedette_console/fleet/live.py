@@ -37,8 +37,8 @@ from vedette.region.sightings import Sightings
 from vedette.region.steer.sealed import MAX_BYTES, opened
 from vedette.region.whereabouts import Whereabouts
 from vedette.system import foreign
-from vedette.system.backoff import Backoff
 from vedette.system.foreign import count, table, text
+from vedette.system.trouble import Backoff
 from vedette.system.wallclock import utc_now
 from vedette.system.within import is_name
 from vedette_console.fleet.models import Link

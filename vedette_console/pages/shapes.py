@@ -59,7 +59,7 @@ def bars(columns: Sequence[tuple[str, str, Mapping[str, int]]], marks: Sequence[
     from the first column to the last."""
     most = max((sum(levels.values()) for _, _, levels in columns), default=0)
     step = WIDTH / max(len(columns), 1)
-    drawn = []
+    shapes = []
     for number, (title, href, levels) in enumerate(columns):
         y, pieces = BASE, []
         for level in ("other", *reversed(LEVELS)):
@@ -70,7 +70,7 @@ def bars(columns: Sequence[tuple[str, str, Mapping[str, int]]], marks: Sequence[
                 pieces.append(Piece(level, round(y, 1), round(height, 1)))
         width = min(max(step - GAP, 0.5), WIDEST)
         left = number * step + max(step - GAP - width, 0.0) / 2
-        drawn.append(Bar(round(left, 2), round(width, 2), title, href, tuple(pieces)))
+        shapes.append(Bar(round(left, 2), round(width, 2), title, href, tuple(pieces)))
     last = max(len(marks) - 1, 1)
     ticks = (
         Tick(
@@ -80,7 +80,7 @@ def bars(columns: Sequence[tuple[str, str, Mapping[str, int]]], marks: Sequence[
         )
         for number, text in enumerate(marks)
     )
-    return Bars(WIDTH, BASE + FOOT, BASE, most, tuple(drawn), tuple(ticks))
+    return Bars(WIDTH, BASE + FOOT, BASE, most, tuple(shapes), tuple(ticks))
 
 
 def of_histogram(histogram: Histogram, zone: Zone, narrow: Callable[[datetime, datetime], str]) -> Bars:
@@ -156,7 +156,7 @@ def lanes(steps: Sequence[Step], zone: Zone) -> Lanes:
     first, last = (min(times), max(times)) if times else (datetime.min, datetime.min)
     whole = max((last - first).total_seconds(), 1.0)
     room = WIDTH - LEFT - 16
-    drawn = []
+    rows = []
     for number, ((fleet, site), here) in enumerate(shown):
         y = LANE_TOP + number * LANE + LANE / 2
         spots = []
@@ -166,7 +166,7 @@ def lanes(steps: Sequence[Step], zone: Zone) -> Lanes:
             x = LEFT + 8 + (time - first).total_seconds() / whole * room
             spots.append(Spot(round(x, 1), y, 4.0 + min(len(str(step.alerts)), 4), "high", title))
         label = cut(f"{fleet}/{site}", MAX_LABEL)
-        drawn.append(Lane(y, label, search(f'site:"{site}"'), tuple(spots)))
+        rows.append(Lane(y, label, search(f'site:"{site}"'), tuple(spots)))
     ticks = (
         [Tick(LEFT, "", "start")]
         if not times
@@ -179,7 +179,7 @@ def lanes(steps: Sequence[Step], zone: Zone) -> Lanes:
             for n in range(4)
         ]
     )
-    return Lanes(WIDTH, LANE_TOP + len(shown) * LANE + 6, LEFT, tuple(drawn), tuple(ticks), len(sites) - len(shown))
+    return Lanes(WIDTH, LANE_TOP + len(shown) * LANE + 6, LEFT, tuple(rows), tuple(ticks), len(sites) - len(shown))
 
 
 def _clock(zone: Zone, time: datetime, whole: float) -> str:

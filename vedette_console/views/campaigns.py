@@ -95,5 +95,5 @@ async def show_campaigns(
 async def show_campaign(request: Request, campaign_id: str, who: Principal = need("read")) -> Response:
     """One with its story, its timeline and its graph. Raises Problem 404 when there is none that the asker sees."""
     shown = await ask(request, campaigns.campaign, who, campaign_id)
-    drawn = {"lanes": lanes(shown.steps, Zone.of(request)), "graph": drawing(shown.graph)}
-    return page(request, "campaign.html.j2", campaign=shown, **drawn)
+    timeline = lanes(shown.steps, Zone.of(request))
+    return page(request, "campaign.html.j2", campaign=shown, lanes=timeline, graph=drawing(shown.graph))

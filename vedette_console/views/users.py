@@ -119,7 +119,7 @@ async def put_user(name: UserName, body: ChangedUser, request: Request, who: Pri
 async def put_user_password(
     name: UserName, body: NewPassword, request: Request, who: Principal = need("users")
 ) -> Done:  # fmt: skip
-    """Another password; ends the user's sessions."""
+    """Another password; ends the user's sessions, and no token."""
     store = store_of(request)
     note(request, user=name, password="removed" if body.password is None else "changed")
     await _try(lambda: store.accounts.get(name))

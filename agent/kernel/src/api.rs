@@ -11,7 +11,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::columns;
-use crate::events::{About, Answer, Learned, Lesson, Plan, RUN, SURE, State};
+use crate::events::{About, Answer, Lesson, Plan, RUN, SURE, State};
 use crate::fields::{End, Group, Order, Place, Plain, Scan};
 use crate::hs::{Library, Scratch};
 use crate::layout::{Column, Computed, Cut};
@@ -39,6 +39,7 @@ struct GroupParts {
     lookups: Vec<(Py<Table>, usize, u32)>,
     open: Vec<u32>,
     all: Vec<u32>,
+    absent: Vec<u32>,
     joined: bool,
 }
 
@@ -68,6 +69,7 @@ impl GroupParts {
             raw: scan(self.raw)?,
             open: self.open,
             all: self.all,
+            absent: self.absent,
             joined: self.joined,
             ..Group::default()
         };
@@ -256,6 +258,16 @@ impl Events {
         let make = || {
             let library = Library::open(module)?;
             let mut scratch = Scratch::new(library);
+            let text = |&(kind, number, _): &(u8, u32, u32)| (kind == 0).then_some(number);
+            built.join(&predicates.iter().map(text).collect::<Vec<_>>());
+            let mut together = vec![0.0; guesses.len()];
+            for (&head, guess) in built.heads.iter().zip(guesses) {
+                together[head as usize] += guess;
+            }
+            built.find_needs(groups.len(), &|predicate| {
+                let (_, left, right) = predicates[predicate as usize];
+                [left, right]
+            });
             let predicates = predicates.into_iter().map(about).collect::<Result<Vec<_>, _>>()?;
             let compared = predicates.iter().filter_map(|predicate| match predicate {
                 About::Compare(_, one, other) => Some([*one, *other]),
@@ -272,7 +284,7 @@ impl Events {
                 texts: texts.build(&built),
                 rules: built,
                 folding: folding.into_iter().collect(),
-                guesses,
+                guesses: together,
                 tables,
             };
             let state = Mutex::new(State::new(&plan, scratch));
@@ -360,14 +372,14 @@ impl Events {
         Ok((packed(py, &answer.found)?, answer.ask))
     }
 
-    /// Take over what Python found out about `event`; None: that nothing can be said of such events.
+    /// Take over what Python found out about `event` when it looked into the values of the numbers `inspected`, ascending;
+    /// None: that nothing can be said of events with these.
     ///
-    /// `sources`: by group the numbers of values. `parts`, `guards`: group, value, and the cuts or bytes of `Computed`.
-    /// `inspected`: values with their names. True when it is known now;
-    /// None when it has to be found out again, as a further name decides.
-    #[pyo3(signature = (event, view, lesson))]
-    fn learn(&self, py: Python, event: &[u8], view: u16, lesson: Option<LessonParts>) -> Option<bool> {
-        let lesson = lesson.map(|(sources, parts, guards, holds, open, rules, inspected, leaves, columns)| {
+    /// `present`: groups whose field is there, ascending, with the numbers of their values. `parts`, `guards`: group,
+    /// value, and the cuts or bytes of `Computed`. `rules`: native 32-bit integers.
+    #[allow(clippy::needless_pass_by_value)]
+    fn learn(&self, py: Python, event: &[u8], view: u16, inspected: Vec<u32>, lesson: Option<LessonParts>) {
+        let lesson = lesson.map(|(present, parts, guards, holds, open, rules, leaves, columns)| {
             let mut computed = HashMap::<u32, Computed>::default();
             for (group, leaf, cuts) in parts {
                 let cuts = cuts.into_iter().map(|(separator, after, last)| Cut { separator, after, last }).collect();
@@ -377,13 +389,10 @@ impl Events {
                 computed.entry(group).or_default().guards.push((leaf, bytes));
             }
             let columns = columns.into_iter().map(Column::of).collect();
-            Lesson { sources, computed, holds, open, rules, inspected, leaves, columns }
+            let rules = numbers_of(&rules).into();
+            Lesson { present, computed, holds, open, rules, leaves, columns }
         });
-        match self.with(py, |state| state.learn(&self.plan, event, view, lesson)) {
-            Learned::Known => Some(true),
-            Learned::Refused => Some(false),
-            Learned::Again => None,
-        }
+        self.with(py, |state| state.learn(&self.plan, event, view, &inspected, lesson));
     }
 
     /// Events of the structure of `event` are left to others from now on. False where that does not help (`State`).
@@ -439,4 +448,4 @@ type Decided<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Spans, Option<Tak
 
 type Parts = Vec<(u32, u32, Vec<(u8, bool, bool)>)>;
 type LessonParts =
-    (Vec<Vec<u32>>, Parts, Vec<(u32, u32, Vec<u8>)>, Vec<u32>, Vec<u32>, Vec<u32>, Vec<(u32, Vec<u8>)>, u32, Vec<i64>);
+    (Vec<(u32, Vec<u32>)>, Parts, Vec<(u32, u32, Vec<u8>)>, Vec<u32>, Vec<u32>, PyBackedBytes, u32, Vec<i64>);

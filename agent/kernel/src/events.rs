@@ -1,11 +1,16 @@
 //! JSON events against rules: for each the rules that may match. What is left out surely does not.
 //!
-//! An event is read once (`json.rs`); its structure tells its layout (`layout.rs`), and that where fields are. Fields
-//! are tested (`fields.rs`) as rules need them: first those of which a rule cannot do without, then what else the rules
-//! found by these ask for. Events that cannot be read, or whose layout is not known, are left to others (`rest`).
+//! An event is read once (`json.rs`). Its outline, whatever the order of its names (`structure.rs`), and the values that
+//! decide (`outline.rs`) are its structure, which tells its layout (`layout.rs`), and that where fields are. Fields are
+//! tested (`fields.rs`) as rules need them: first those of which a rule cannot do without (`shortlist.rs`), then what else
+//! the rules found by these ask for. Events that cannot be read, or whose layout is not known, are left to others (`rest`).
+//!
+//! Learning a layout costs Python as much as evaluating an event or a few. It is paid for: by a little from every event,
+//! and by what events save that are decided here. So names that are made up without end cost what they would without.
 
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashSet};
@@ -14,12 +19,15 @@ use crate::columns::{self, Found};
 use crate::fields::{Group, Marks, PAD, Place, Predicate, Text};
 use crate::header::{self, Header};
 use crate::hs::{Database, Hit, Scratch};
-use crate::json::{Event, Kind, Leaf, Names, each_item, unescape};
-use crate::layout::{Column, Computed, GroupNumber, Layout, Shape};
+use crate::json::{Event, Kind, Leaf, each_item, unescape};
+use crate::layout::{Column, Computed, GroupNumber, Layout};
 use crate::lines::{self, MAX_ANSWER};
+use crate::outline::Outline;
 use crate::rows::Table;
 use crate::rules::{MAYBE, NO, Rules, Truth, YES};
+use crate::shortlist::{Facts, Shape, Shortlist};
 use crate::sift::{Texts, object};
+use crate::structure::Structure;
 
 /// What a predicate depends on.
 #[derive(Clone, Copy)]
@@ -44,7 +52,7 @@ pub struct Plan {
     pub rules: Rules,
     /// Simple case folding beyond ASCII.
     pub folding: HashMap<char, char>,
-    /// By predicate, a guess how rare it is: lower is rarer.
+    /// By predicate, a guess how rare it is and those that go with it (`Rules::heads`): lower is rarer.
     pub guesses: Vec<f64>,
     /// Groups whose texts are compared with those of others: they are needed in every event.
     pub compared: HashSet<GroupNumber>,
@@ -67,19 +75,25 @@ impl Shape for Plan {
     }
 }
 
-/// Layouts take about this many bytes at most; beyond that all are dropped and learned again.
-const MAX_WEIGHT: usize = 16 << 20;
-/// Layouts of one outline; with more, the values that decide are too many to learn.
+/// Structures and their layouts take about this many bytes at most; beyond that those that saved too little are dropped.
+const MAX_WEIGHT: usize = 12 << 20;
+/// The orders in which they are written take about this many bytes at most; beyond that all are dropped and sorted again.
+const MAX_WRITTEN: usize = 4 << 20;
+/// Lessons about one outline, until their count restarts; with more, the values that decide are too many to learn.
 const MAX_VARIANTS: u32 = 128;
+/// Events after which that count restarts.
+const COUNTED: u64 = 1 << 16;
 /// Events that pay for learning one layout, and how much is saved up.
 const PRICE: u32 = 200;
 const SAVED: u32 = PRICE << 9;
+/// So many events more does each pay for that is decided here, as it costs Python that much less.
+const EARNED: u32 = 8;
+/// Events that a layout must have decided to be kept when there are too many: those that have paid for it.
+const KEPT: u32 = PRICE / (1 + EARNED);
 /// Layouts learned after one chunk.
 const MAX_ASKED: usize = 16;
-/// Structures remembered that were met once.
+/// Structures remembered that were met once. While more than half is saved up they are learned at once.
 const MAX_MET: usize = 1 << 13;
-/// Names that decide; with more, nothing is learned.
-const MAX_NAMES: usize = 512;
 /// Pairs of texts beyond which two fields are not compared.
 const MAX_PAIRS: usize = 1 << 16;
 /// In place of its variants: an outline of which nothing is learned, since its events were decided wrongly.
@@ -170,26 +184,32 @@ impl Answer {
     }
 }
 
-enum Known {
-    Layout(Box<Layout>),
-    Refused,
+/// A structure that was met.
+struct Known {
+    /// Its layout and the number of its shortlist; None: its events are left to others.
+    layout: Option<(Layout, u32)>,
+    /// How many events it decided since memory was short.
+    used: u32,
 }
 
-/// What `learn` made of an event.
-#[derive(PartialEq, Eq, Debug, Clone, Copy)]
-pub enum Learned {
-    /// Its layout is known.
-    Known,
-    /// A name decides from now on: what was known is forgotten.
-    Again,
-    /// It will be left to others.
-    Refused,
+/// Of a signature as it is written the outline, and the order of its values.
+struct Written {
+    outline: u32,
+    order: Box<[u32]>,
 }
 
-/// What Python found out about an event.
+/// The structure of the event that was read, whose values are in its order.
+enum Met {
+    Known(u32),
+    /// Its outline, if that is known.
+    New(Option<u32>),
+    TooMuch,
+}
+
+/// What Python found out about an event. Its values are numbered in the order of its structure.
 pub struct Lesson {
-    /// By group the numbers of the values that its field has.
-    pub sources: Vec<Vec<u32>>,
+    /// The groups whose field is there, ascending, with the numbers of the values that it has.
+    pub present: Vec<(GroupNumber, Vec<u32>)>,
     /// By group what its field may be, of fields that are computed.
     pub computed: HashMap<GroupNumber, Computed>,
     /// Predicates that always hold.
@@ -197,9 +217,7 @@ pub struct Lesson {
     /// Predicates that are always open.
     pub open: Vec<Predicate>,
     /// The rules that an event of its log source may match.
-    pub rules: Vec<u32>,
-    /// Values that were looked at, with the names under which they stand.
-    pub inspected: Vec<(u32, Vec<u8>)>,
+    pub rules: Arc<[u32]>,
     /// How many values Python counted.
     pub leaves: u32,
     /// See `Layout`.
@@ -211,8 +229,8 @@ impl Lesson {
     fn fits(&self, plan: &Plan, leaves: usize) -> bool {
         let below = |numbers: &[u32], count: usize| numbers.iter().all(|&number| (number as usize) < count);
         self.leaves as usize == leaves
-            && self.sources.len() == plan.groups.len()
-            && self.sources.iter().all(|own| below(own, leaves))
+            && self.present.is_sorted_by_key(|own| own.0)
+            && self.present.iter().all(|own| (own.0 as usize) < plan.groups.len() && below(&own.1, leaves))
             && self.computed.iter().all(|(&group, one)| {
                 let mut values = one.parts.iter().map(|part| part.0).chain(one.guards.iter().map(|guard| guard.0));
                 (group as usize) < plan.groups.len() && values.all(|value| (value as usize) < leaves)
@@ -226,17 +244,31 @@ impl Lesson {
 
 /// What changes.
 pub struct State {
-    names: Names,
-    known: HashMap<Box<[u8]>, Known>,
+    written: HashMap<Box<[u8]>, Written>,
+    written_weight: usize,
+    /// By sorted signature the number of an outline.
+    numbers: HashMap<Box<[u8]>, u32>,
+    outlines: Vec<Outline>,
+    known: Vec<Known>,
+    /// The same sets of rules are one.
+    rules: HashSet<Arc<[u32]>>,
+    /// By what is known of a structure the number of its shortlist.
+    shared: HashMap<Arc<Facts>, u32>,
+    lists: Vec<Shortlist>,
+    /// Of outlines, structures and shortlists.
     weight: usize,
+    /// By hash of an outline how many lessons were about it.
     variants: HashMap<u64, u32>,
     met: HashSet<u64>,
     hasher: RandomState,
     credit: u32,
     event: Event,
+    structure: Structure,
+    /// The deciding values of the event under way.
+    values: Vec<u8>,
     pub(crate) work: Work,
     /// See `Texts::layouts`.
-    pub(crate) lines: [Layout; 4],
+    pub(crate) lines: [(Layout, Vec<Predicate>); 4],
     /// See `Counts`.
     pub counts: Counts,
 }
@@ -246,14 +278,22 @@ impl State {
     #[must_use]
     pub fn new(plan: &Plan, scratch: Scratch) -> Self {
         Self {
-            names: Names::default(),
-            known: HashMap::default(),
+            written: HashMap::default(),
+            written_weight: 0,
+            numbers: HashMap::default(),
+            outlines: Vec::new(),
+            known: Vec::new(),
+            rules: HashSet::default(),
+            shared: HashMap::default(),
+            lists: Vec::new(),
             weight: 0,
             variants: HashMap::default(),
             met: HashSet::default(),
             hasher: RandomState::default(),
             credit: SAVED,
             event: Event::default(),
+            structure: Structure::default(),
+            values: Vec::new(),
             work: Work::new(plan, scratch),
             lines: plan.texts.layouts(plan.groups.len()),
             counts: Counts::default(),
@@ -315,6 +355,9 @@ impl State {
         } else {
             self.counts.events += 1;
             self.credit = (self.credit + 1).min(SAVED);
+            if self.counts.events.is_multiple_of(COUNTED) {
+                self.restart_counts();
+            }
         }
     }
 
@@ -331,44 +374,74 @@ impl State {
         asked: &mut Vec<u64>,
     ) -> bool {
         let line = trimmed(line);
-        if self.event.read(line, &self.names, false).is_none() {
-            return false;
-        }
-        self.sign(view, header);
-        match self.known.get_mut(&self.event.signature[..]) {
-            Some(Known::Layout(layout)) => {
-                if layout.is_empty() {
-                    return true;
-                }
-                let from = answer.found.len();
-                answer.found.extend([place.0, place.1, 0]);
-                let sure = self.work.evaluate(plan, layout, line, &self.event.leaves, &mut answer.found);
-                let count = answer.found.len() - from - 3;
-                if count == 0 {
-                    answer.found.truncate(from);
-                } else {
-                    answer.found[from + 3..].sort_unstable();
-                    let (columns, leaves) = (&layout.columns, &self.event.leaves);
-                    if !sure || header.is_some() || !answer.take(plan, columns, leaves, place, from) {
-                        answer.found[from + 2] = count as u32 | if sure { SURE } else { 0 };
-                        answer.run = None;
-                    }
-                }
-                if layout.count() {
-                    let before = layout.weight();
-                    self.work.choose(plan, layout);
-                    self.weight = self.weight + layout.weight() - before;
-                }
-                true
-            }
-            Some(Known::Refused) => false,
-            None => {
-                if self.is_worth_learning(line, asked) {
+        let number = match self.meet(line, view, header) {
+            Met::Known(number) => number,
+            Met::New(outline) => {
+                if self.is_worth_learning(outline, asked) {
                     answer.ask.push(place);
                 }
-                false
+                return false;
+            }
+            Met::TooMuch => return false,
+        };
+        let known = &mut self.known[number as usize];
+        let Some((layout, list)) = &known.layout else { return false };
+        known.used = known.used.saturating_add(1);
+        self.credit = (self.credit + EARNED).min(SAVED);
+        let list = &mut self.lists[*list as usize];
+        if list.is_empty() {
+            return true;
+        }
+        let from = answer.found.len();
+        answer.found.extend([place.0, place.1, 0]);
+        let sure = self.work.evaluate(plan, (layout, list), line, &self.event.leaves, &mut answer.found);
+        let count = answer.found.len() - from - 3;
+        if count == 0 {
+            answer.found.truncate(from);
+        } else {
+            answer.found[from + 3..].sort_unstable();
+            let (columns, leaves) = (&layout.columns, &self.event.leaves);
+            if !sure || header.is_some() || !answer.take(plan, columns, leaves, place, from) {
+                answer.found[from + 2] = count as u32 | if sure { SURE } else { 0 };
+                answer.run = None;
             }
         }
+        if list.count() {
+            let before = list.weight();
+            self.work.choose(plan, list);
+            self.weight = self.weight + list.weight() - before;
+        }
+        true
+    }
+
+    /// Read an object and look for its structure.
+    fn meet(&mut self, line: &[u8], view: u16, header: Option<&Header>) -> Met {
+        if self.event.read(line).is_none() {
+            return Met::TooMuch;
+        }
+        self.sign(view, header);
+        let (event, structure) = (&mut self.event, &mut self.structure);
+        let find = |outline: u32, leaves: &[Leaf], values: &mut Vec<u8>| {
+            let number = self.outlines[outline as usize].find(line, leaves, values);
+            number.map_or(Met::New(Some(outline)), Met::Known)
+        };
+        if let Some(written) = self.written.get(&event.signature[..]) {
+            event.arrange(&written.order);
+            return find(written.outline, &event.leaves, &mut self.values);
+        }
+        if structure.sort(&event.signature).is_none() {
+            return Met::TooMuch;
+        }
+        event.arrange(&structure.leaves);
+        let Some(&outline) = self.numbers.get(&structure.signature[..]) else { return Met::New(None) };
+        if self.written_weight > MAX_WRITTEN {
+            self.written.clear();
+            self.written_weight = 0;
+        }
+        let order: Box<[u32]> = structure.leaves.as_slice().into();
+        self.written_weight += event.signature.len() + order.len() * 4 + 100;
+        self.written.insert(event.signature.as_slice().into(), Written { outline, order });
+        find(outline, &event.leaves, &mut self.values)
     }
 
     /// What decoders know of an event beside its object, as far as the same fields follow from it.
@@ -381,21 +454,25 @@ impl State {
         }
     }
 
-    fn is_worth_learning(&mut self, line: &[u8], asked: &mut Vec<u64>) -> bool {
-        let hash = self.hasher.hash_one(&self.event.signature);
+    /// Whether to ask for a lesson about the new structure just met.
+    fn is_worth_learning(&mut self, outline: Option<u32>, asked: &mut Vec<u64>) -> bool {
+        let hash = match outline {
+            Some(number) => self.hasher.hash_one((number, &self.values)),
+            None => self.hasher.hash_one(&self.structure.signature),
+        };
         if asked.len() >= MAX_ASKED || self.credit < PRICE || asked.contains(&hash) {
             return false;
         }
-        if self.met.len() >= MAX_MET {
-            self.met.clear();
+        // Of an outline that is known others decide too, by values that may be new in each event: it was met.
+        if self.credit < SAVED / 2 && outline.is_none() {
+            if self.met.len() >= MAX_MET {
+                self.met.clear();
+            }
+            if self.met.insert(hash) {
+                return false;
+            }
         }
-        if self.met.insert(hash) {
-            return false;
-        }
-        if self.event.read(line, &self.names, true).is_none() || self.names.len() >= MAX_NAMES {
-            return false;
-        }
-        if self.variants.get(&self.hasher.hash_one(&self.event.outline)).is_some_and(|&count| count >= MAX_VARIANTS) {
+        if self.variants.get(&self.hash_of(outline)).is_some_and(|&count| count >= MAX_VARIANTS) {
             return false;
         }
         self.credit -= PRICE;
@@ -403,59 +480,99 @@ impl State {
         true
     }
 
-    /// Take over what Python found out about an event of `ask`.
-    pub fn learn(&mut self, plan: &Plan, line: &[u8], view: u16, lesson: Option<Lesson>) -> Learned {
-        catch_unwind(AssertUnwindSafe(|| self.take_over(plan, line, view, lesson))).unwrap_or_else(|_| {
+    /// The hash of an outline, or of the sorted structure's.
+    fn hash_of(&self, outline: Option<u32>) -> u64 {
+        let sorted = || self.hasher.hash_one(self.structure.object());
+        outline.map_or_else(sorted, |number| self.outlines[number as usize].hash)
+    }
+
+    /// Take over what Python found out about an event of `ask`, when it looked into these values.
+    pub fn learn(&mut self, plan: &Plan, line: &[u8], view: u16, inspected: &[u32], lesson: Option<Lesson>) {
+        if catch_unwind(AssertUnwindSafe(|| self.take_over(plan, line, view, inspected, lesson))).is_err() {
             self.counts.panics += 1;
-            Learned::Refused
-        })
-    }
-
-    fn take_over(&mut self, plan: &Plan, line: &[u8], view: u16, lesson: Option<Lesson>) -> Learned {
-        let Some((line, header)) = self.read_outlined(line) else { return Learned::Refused };
-        self.sign(view, header.as_ref());
-        let known = match lesson {
-            Some(lesson) if lesson.fits(plan, self.event.leaves.len()) => {
-                let mut again = false;
-                let mut lost = false;
-                for (leaf, name) in &lesson.inspected {
-                    if !self.event.leaves.get(*leaf as usize).is_some_and(|leaf| leaf.decides) {
-                        let added = self.names.add(name);
-                        again |= added;
-                        lost |= !added; // it is written in another way here
-                    }
-                }
-                if again {
-                    self.forget();
-                    return Learned::Again;
-                }
-                if lost { Known::Refused } else { Known::Layout(Box::new(self.layout(plan, line, lesson))) }
-            }
-            _ => Known::Refused,
-        };
-        let learned = if let Known::Layout(layout) = &known {
-            self.weight += layout.weight();
-            self.counts.learned += 1;
-            Learned::Known
-        } else {
-            self.counts.refused += 1;
-            Learned::Refused
-        };
-        self.weight += self.event.signature.len() + 100;
-        if self.weight > MAX_WEIGHT {
-            self.forget();
         }
-        let variants = self.variants.entry(self.hasher.hash_one(&self.event.outline)).or_default();
-        *variants = variants.saturating_add(1);
-        self.known.insert(self.event.signature.as_slice().into(), known);
-        learned
     }
 
-    /// Read an object, by itself or as the message of a syslog line, with its outline; gives it and the line's header.
-    fn read_outlined<'a>(&mut self, line: &'a [u8]) -> Option<(&'a [u8], Option<Header<'a>>)> {
-        let header = if line.first() == Some(&b'{') { None } else { header::split(line) };
-        let line = trimmed(header.as_ref().and_then(|header| object(line, header)).unwrap_or(line));
-        self.event.read(line, &self.names, true).map(|()| (line, header))
+    fn take_over(&mut self, plan: &Plan, line: &[u8], view: u16, inspected: &[u32], lesson: Option<Lesson>) {
+        let (line, header) = object_of(line);
+        let header = header.as_ref();
+        if self.weight > MAX_WEIGHT {
+            self.forget(|_, known| known.used >= KEPT);
+            if self.weight > MAX_WEIGHT / 2 {
+                self.forget(|_, _| false);
+            }
+            self.known.iter_mut().for_each(|known| known.used = 0);
+            self.restart_counts();
+        }
+        let Met::New(outline) = self.meet(line, view, header) else { return };
+        let hash = self.hash_of(outline);
+        let variants = self.variants.entry(hash).or_default();
+        if *variants == DISTRUSTED {
+            return;
+        }
+        *variants = variants.saturating_add(1);
+        let leaves = self.event.leaves.len();
+        if !inspected.is_sorted() || inspected.last().is_some_and(|&last| last as usize >= leaves) {
+            self.counts.refused += 1; // it is not about this event: for which others it holds is not known
+            return;
+        }
+        let lesson = lesson.filter(|lesson| lesson.fits(plan, leaves));
+        if let Some(number) = outline {
+            self.make_room(number, inspected);
+        }
+        let layout = lesson.map(|lesson| self.layout(plan, line, inspected, lesson));
+        let certain = layout.is_some();
+        let learned = self.add(line, outline, hash, inspected, layout) && certain;
+        self.counts.learned += u64::from(learned);
+        self.counts.refused += u64::from(!learned);
+    }
+
+    /// Where an outline has as many sets of values that decide as may be, forget its structures that have not paid, and those
+    /// of the set that is used least: a sender may pay for all sets but that of others.
+    fn make_room(&mut self, outline: u32, deciding: &[u32]) {
+        let (own, known) = (&mut self.outlines[outline as usize], &mut self.known);
+        if !own.is_full(deciding) {
+            return;
+        }
+        let least = own.least(|number| known[number as usize].used).max(KEPT - 1);
+        own.retain(|number| {
+            let structure = &mut known[number as usize];
+            let stays = structure.used > least;
+            if !stays {
+                self.weight -= structure.layout.take().map_or(0, |(layout, _)| layout.weight());
+            }
+            stays.then_some(number)
+        });
+    }
+
+    /// Remember the structure of the event that was read. False when these values are too long.
+    fn add(
+        &mut self,
+        line: &[u8],
+        outline: Option<u32>,
+        hash: u64,
+        deciding: &[u32],
+        layout: Option<(Layout, u32)>,
+    ) -> bool {
+        let (number, leaves) = (self.known.len() as u32, &self.event.leaves);
+        let mut new = Outline::new(hash);
+        let own = outline.map_or(&mut new, |number| &mut self.outlines[number as usize]);
+        let Some(weight) = own.add(deciding, line, leaves, number) else { return false };
+        if outline.is_none() {
+            let signature: Box<[u8]> = self.structure.signature.as_slice().into();
+            self.weight += outline_weight(&signature);
+            self.numbers.insert(signature, self.outlines.len() as u32);
+            self.outlines.push(new);
+        }
+        let known = Known { layout, used: 0 };
+        self.weight += weight + known.weight();
+        self.known.push(known);
+        true
+    }
+
+    /// How many lessons are about an outline is counted from now on.
+    fn restart_counts(&mut self) {
+        self.variants.retain(|_, count| *count == DISTRUSTED);
     }
 
     /// Leave all events of the outline of `line` to others. False when that does not help: it is no object that is read
@@ -463,11 +580,15 @@ impl State {
     pub fn distrust(&mut self, line: &[u8]) -> bool {
         catch_unwind(AssertUnwindSafe(|| {
             let distrusted = self.variants.values().filter(|&&count| count == DISTRUSTED).count();
-            if distrusted >= MAX_DISTRUSTED || self.read_outlined(line).is_none() {
+            if distrusted >= MAX_DISTRUSTED
+                || self.event.read(object_of(line).0).is_none()
+                || self.structure.sort(&self.event.signature).is_none()
+            {
                 return false;
             }
-            let before = self.variants.insert(self.hasher.hash_one(&self.event.outline), DISTRUSTED);
-            self.forget();
+            let hash = self.hash_of(None);
+            let before = self.variants.insert(hash, DISTRUSTED);
+            self.forget(|other, _| other != hash);
             before != Some(DISTRUSTED)
         }))
         .unwrap_or_else(|_| {
@@ -486,36 +607,120 @@ impl State {
         if line.first() != Some(&b'{') {
             return None;
         }
-        self.event.read(trimmed(line), &self.names, false)?;
-        self.sign(view, None);
-        match self.known.get(&self.event.signature[..]) {
-            Some(Known::Layout(layout)) => Some((&layout.columns, &self.event.leaves)),
-            _ => None,
-        }
+        let Met::Known(number) = self.meet(trimmed(line), view, None) else { return None };
+        let (layout, _) = self.known[number as usize].layout.as_ref()?;
+        Some((&layout.columns, &self.event.leaves))
     }
 
-    fn forget(&mut self) {
-        self.known.clear();
-        self.variants.retain(|_, count| *count == DISTRUSTED);
+    /// Forget all structures but those to `keep`, by the hash of their outline.
+    fn forget(&mut self, keep: impl Fn(u64, &Known) -> bool) {
+        self.written.clear();
+        self.written_weight = 0;
         self.weight = 0;
+        let mut known: Vec<_> = std::mem::take(&mut self.known).into_iter().map(Some).collect();
+        let mut lists: Vec<_> = std::mem::take(&mut self.lists).into_iter().map(Some).collect();
+        let mut outlines = std::mem::take(&mut self.outlines);
+        let mut places = vec![None; lists.len()];
+        let mut numbers = std::mem::take(&mut self.numbers);
+        numbers.retain(|signature, number| {
+            let mut outline = std::mem::take(&mut outlines[*number as usize]);
+            let hash = outline.hash;
+            self.weight += outline.retain(|number| {
+                let mut left = known[number as usize].take_if(|known| keep(hash, known))?;
+                if let Some((_, list)) = &mut left.layout {
+                    let old = *list as usize;
+                    *list = *places[old].get_or_insert(self.lists.len() as u32);
+                    self.lists.extend(lists[old].take());
+                }
+                self.weight += left.weight();
+                self.known.push(left);
+                Some(self.known.len() as u32 - 1)
+            });
+            if outline.is_empty() {
+                return false;
+            }
+            self.weight += outline_weight(signature);
+            *number = self.outlines.len() as u32;
+            self.outlines.push(outline);
+            true
+        });
+        self.numbers = numbers;
+        self.shared.retain(|_, list| {
+            places[*list as usize].is_some_and(|place| {
+                *list = place;
+                true
+            })
+        });
+        drop(lists);
+        self.rules.retain(|rules| Arc::strong_count(rules) > 1);
+        self.weight += self.lists.iter().map(Shortlist::weight).sum::<usize>();
+        self.weight += self.rules.iter().map(|rules| rules.len() * 4).sum::<usize>();
     }
 
-    fn layout(&mut self, plan: &Plan, line: &[u8], lesson: Lesson) -> Layout {
-        let mut layout =
-            Layout::new(&lesson.sources, lesson.computed, plan.keywords, lesson.holds, lesson.open, lesson.rules);
-        layout.columns = lesson.columns;
+    /// The layout of the event that was read, and the number of its shortlist.
+    fn layout(&mut self, plan: &Plan, line: &[u8], deciding: &[u32], lesson: Lesson) -> (Layout, u32) {
+        let Lesson { present, computed, mut holds, mut open, columns, .. } = lesson;
         let leaves = &self.event.leaves;
-        let same = |group: &GroupNumber| {
-            let own = layout.leaves(*group);
-            let decides = !own.is_empty() && own.iter().all(|&leaf| leaves[leaf as usize].decides);
-            decides && !plan.compared.contains(group)
+        let all = present.iter().map(|(group, own)| (*group, &own[..]));
+        let layout = Layout::new(plan.groups.len(), all.clone(), computed, plan.keywords);
+        // Fields that are the same in every event are tested once.
+        let decides = |&(group, own): &(GroupNumber, &[u32])| {
+            let same = !own.is_empty() && own.iter().all(|leaf| deciding.binary_search(leaf).is_ok());
+            same && !plan.compared.contains(&group)
         };
-        let settled: Vec<GroupNumber> = (0..plan.groups.len() as GroupNumber).filter(same).collect();
+        let settled: Vec<GroupNumber> = all.clone().filter(decides).map(|own| own.0).collect();
         self.work.test(plan, &layout, line, leaves, &settled);
-        layout.settle(&settled, &self.work.marks);
-        self.work.choose(plan, &mut layout);
-        layout
+        let marks = &self.work.marks;
+        for &predicate in &marks.found {
+            if marks.holds(predicate) { &mut holds } else { &mut open }.push(predicate);
+        }
+        let rest = all.filter(|own| settled.binary_search(&own.0).is_err());
+        let mut layout = Layout::new(plan.groups.len(), rest, layout.into_computed(), plan.keywords);
+        layout.columns = columns;
+        let mut there = present.iter().map(|own| own.0).peekable();
+        for (group, absent) in (0..).zip(plan.groups.iter().map(|group| &group.absent)) {
+            if there.next_if_eq(&group).is_none() {
+                holds.extend_from_slice(absent);
+            }
+        }
+        for predicates in [&mut holds, &mut open] {
+            predicates.sort_unstable();
+            predicates.dedup();
+        }
+        let rules = self.rules.get(&lesson.rules).cloned().unwrap_or_else(|| {
+            self.rules.insert(lesson.rules.clone());
+            self.weight += lesson.rules.len() * 4;
+            lesson.rules
+        });
+        let facts = Arc::new(Facts { dynamic: layout.dynamic(), holds, open, rules });
+        let list = self.shared.get(&facts).copied().unwrap_or_else(|| {
+            let list = self.work.shortlist(plan, facts.clone());
+            self.weight += list.weight();
+            self.lists.push(list);
+            let number = self.lists.len() as u32 - 1;
+            self.shared.insert(facts, number);
+            number
+        });
+        (layout, list)
     }
+}
+
+impl Known {
+    /// Bytes that it takes, about.
+    fn weight(&self) -> usize {
+        50 + self.layout.as_ref().map_or(0, |own| own.0.weight())
+    }
+}
+
+/// Bytes that an outline takes with its signature, without its structures, about.
+fn outline_weight(signature: &[u8]) -> usize {
+    signature.len() + 150
+}
+
+/// An object by itself or as the message of a syslog line, and the line's header.
+fn object_of(line: &[u8]) -> (&[u8], Option<Header<'_>>) {
+    let header = if line.first() == Some(&b'{') { None } else { header::split(line) };
+    (trimmed(header.as_ref().and_then(|header| object(line, header)).unwrap_or(line)), header)
 }
 
 /// Without what `decode/values.py` strips from JSON.
@@ -541,7 +746,7 @@ pub(crate) struct Work {
     texts: Vec<(u32, Span, Span)>,
     plain: Vec<u8>,
     folded: Vec<u8>,
-    /// By predicate, how often it was found.
+    /// By predicate, how often it was found, or one whose head it is.
     found: Vec<u32>,
 }
 
@@ -573,12 +778,14 @@ impl Work {
         }
     }
 
-    fn choose(&mut self, plan: &Plan, layout: &mut Layout) {
-        let found = &self.found;
-        layout.choose(&plan.rules, plan, &mut self.marks, |predicate| match plan.predicates[predicate as usize] {
-            About::Text(_) => Some(f64::from(found[predicate as usize]) + plan.guesses[predicate as usize]),
-            _ => None,
-        });
+    fn shortlist(&mut self, plan: &Plan, facts: Arc<Facts>) -> Shortlist {
+        let cost = |predicate| cost(plan, &self.found, predicate);
+        Shortlist::new(facts, &plan.rules, plan, &mut self.marks, cost)
+    }
+
+    fn choose(&mut self, plan: &Plan, list: &mut Shortlist) {
+        let cost = |predicate| cost(plan, &self.found, predicate);
+        list.choose(&plan.rules, plan, &mut self.marks, cost);
     }
 
     /// Test `groups` alone: what is found is in `marks`.
@@ -594,40 +801,58 @@ impl Work {
     pub(crate) fn ask(
         &mut self,
         plan: &Plan,
-        layout: &Layout,
+        (layout, holds): (&Layout, &[Predicate]),
         (line, leaves): (&[u8], &[Leaf]),
         rules: impl Iterator<Item = u32>,
         direct: bool,
         out: &mut Vec<u32>,
     ) {
         self.begin();
-        layout.holds.iter().for_each(|&predicate| self.marks.hold(predicate));
+        for &predicate in holds {
+            self.marks.hold(predicate);
+        }
         let mut event = Under { plan, layout, line, leaves, direct, work: self, sure: false };
         rules.for_each(|rule| event.ask(rule, out));
     }
 
     /// Append the rules that may match; whether each surely does.
-    fn evaluate(&mut self, plan: &Plan, layout: &Layout, line: &[u8], leaves: &[Leaf], out: &mut Vec<u32>) -> bool {
+    fn evaluate(
+        &mut self,
+        plan: &Plan,
+        (layout, list): (&Layout, &Shortlist),
+        line: &[u8],
+        leaves: &[Leaf],
+        out: &mut Vec<u32>,
+    ) -> bool {
         self.begin();
-        layout.holds.iter().for_each(|&predicate| self.marks.hold(predicate));
-        layout.open.iter().for_each(|&predicate| self.marks.leave_open(predicate));
+        list.facts.holds.iter().for_each(|&predicate| self.marks.hold(predicate));
+        list.facts.open.iter().for_each(|&predicate| self.marks.leave_open(predicate));
         let known = self.marks.found.len();
         let mut event = Under { plan, layout, line, leaves, direct: false, work: self, sure: true };
-        for &group in &layout.eager {
+        for &group in &list.eager {
             event.test(group);
         }
-        for &rule in &layout.always {
+        for &rule in &list.always {
             event.ask(rule, out);
         }
         let mut next = known;
         while let Some(&predicate) = event.work.marks.found.get(next) {
             next += 1;
-            event.work.found[predicate as usize] += 1;
-            for &rule in layout.waiting_for(predicate) {
+            let head = plan.rules.heads[predicate as usize];
+            event.work.found[head as usize] += 1;
+            for &rule in list.waiting_for(head) {
                 event.ask(rule, out);
             }
         }
         event.sure
+    }
+}
+
+/// How often a predicate is found that waits for a text, if that is noted.
+fn cost(plan: &Plan, found: &[u32], predicate: Predicate) -> Option<f64> {
+    match plan.predicates[predicate as usize] {
+        About::Text(_) => Some(f64::from(found[predicate as usize]) + plan.guesses[predicate as usize]),
+        _ => None,
     }
 }
 

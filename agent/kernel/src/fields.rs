@@ -113,6 +113,8 @@ pub struct Group {
     pub open: Vec<Predicate>,
     /// All that depends on the text.
     pub all: Vec<Predicate>,
+    /// What holds where the field is not there.
+    pub absent: Vec<Predicate>,
     /// Whether many texts may be searched as one: no search is bound to a text's begin or end.
     pub joined: bool,
 }

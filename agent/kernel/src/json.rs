@@ -1,11 +1,13 @@
 //! JSON objects (RFC 8259), read in place into the places of their values and a signature of their structure.
 //!
-//! Two events with one signature have the same names, nested in the same way and written in the same order, values of
-//! the same kinds, and equal values under the names that decide (`Names`): so a decoder finds each field in the value of
-//! the same number. `None` everywhere means "not decided here": the text is no JSON object, or has something in it that
-//! readers take differently (bad UTF-8, halves of surrogate pairs, control characters).
-
-use foldhash::HashSet;
+//! Two events with one signature have the same names, nested in the same way and written in the same order, and values of
+//! the same kinds: where the values that decoders look into are equal too, a decoder finds each field in the value of the
+//! same number. `structure.rs` takes the order out. `None` everywhere means "not decided here": the text is no JSON
+//! object, or has something in it that readers take differently (bad UTF-8, halves of surrogate pairs, control
+//! characters), or a control character in a name.
+//!
+//! A signature is `OBJECT`, for each member its name, `NAME_END` and a value, then `END`. A value is an object, or `LIST`,
+//! values, `END`, or a `Kind`. All marks are below the space, and nothing else is.
 
 /// Nesting beyond which an event is not read.
 pub const DEPTH: u32 = 64;
@@ -13,8 +15,6 @@ pub const DEPTH: u32 = 64;
 pub const MAX_EVENT: usize = 1 << 20;
 /// Values beyond which an event is not read.
 pub const MAX_LEAVES: usize = 4096;
-/// Bytes of a deciding value beyond which an event is not read.
-pub const MAX_DECIDING: usize = 256;
 
 /// Times that the bytes of an event are looked through for objects in arrays, on average; with more it is not read.
 const MAX_SKIPPED: usize = 4;
@@ -56,42 +56,6 @@ pub struct Leaf {
     pub kind: Kind,
     /// Whether a string holds escapes.
     pub escaped: bool,
-    /// Whether it is part of the signature.
-    pub decides: bool,
-}
-
-/// The names whose values are part of the signature.
-#[derive(Default)]
-pub struct Names {
-    names: HashSet<Box<[u8]>>,
-    /// By length, the first bytes of names: most names are none of these.
-    firsts: [[u64; 4]; 32],
-}
-
-impl Names {
-    /// False when it was in already.
-    pub fn add(&mut self, name: &[u8]) -> bool {
-        let (row, bit) = (&mut self.firsts[name.len() & 31], name.first().copied().unwrap_or(0));
-        row[usize::from(bit >> 6)] |= 1 << (bit & 63);
-        self.names.insert(name.into())
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
-    fn has(&self, name: &[u8]) -> bool {
-        let (row, bit) = (&self.firsts[name.len() & 31], name.first().copied().unwrap_or(0));
-        row[usize::from(bit >> 6)] >> (bit & 63) & 1 == 1 && self.names.contains(name)
-    }
 }
 
 /// The values and the signature of one event.
@@ -99,34 +63,42 @@ impl Names {
 pub struct Event {
     /// In the order of the text.
     pub leaves: Vec<Leaf>,
-    /// See the module's text. Names and deciding values as they are written, marks below the space between them.
+    /// See the module's text. Names without escapes.
     pub signature: Vec<u8>,
-    /// The same without deciding values.
-    pub outline: Vec<u8>,
+    spare: Vec<Leaf>,
 }
 
-const OBJECT: u8 = 1;
-const END: u8 = 2;
-const LIST: u8 = 3;
-const NAME_END: u8 = 4;
-const DECIDING: u8 = 5;
+/// Begins an object.
+pub const OBJECT: u8 = 1;
+/// Ends an object or an array.
+pub const END: u8 = 2;
+/// Begins an array with objects in it.
+pub const LIST: u8 = 3;
+/// Ends a name.
+pub const NAME_END: u8 = 4;
 
 impl Event {
-    /// Read `data`, an object with nothing but white space around it. `outline` is made when `outlined`.
-    pub fn read(&mut self, data: &[u8], names: &Names, outlined: bool) -> Option<()> {
+    /// Read `data`, an object with nothing but white space around it.
+    pub fn read(&mut self, data: &[u8]) -> Option<()> {
         self.leaves.clear();
         self.signature.clear();
-        self.outline.clear();
         let least = data.iter().fold(b' ', |least, &byte| least.min(byte));
         if data.len() > MAX_EVENT || least < b' ' || simdutf8::basic::from_utf8(data).is_err() {
             return None;
         }
-        let mut reader = Reader { data, at: 0, event: self, names, outlined, skipped: 0 };
+        let mut reader = Reader { data, at: 0, event: self, skipped: 0 };
         if reader.peek()? != b'{' {
             return None;
         }
         reader.object(0)?;
         reader.peek().is_none().then_some(())
+    }
+
+    /// Bring the values in the order of their numbers in `order`; those that are not in it are left out.
+    pub fn arrange(&mut self, order: &[u32]) {
+        self.spare.clear();
+        self.spare.extend(order.iter().map(|&number| self.leaves[number as usize]));
+        std::mem::swap(&mut self.leaves, &mut self.spare);
     }
 }
 
@@ -134,13 +106,11 @@ struct Reader<'a> {
     data: &'a [u8],
     at: usize,
     event: &'a mut Event,
-    names: &'a Names,
-    outlined: bool,
     /// Bytes of arrays that were looked through for an object; those in an array are looked through again.
     skipped: usize,
 }
 
-impl<'a> Reader<'a> {
+impl Reader<'_> {
     /// The next byte that is no space; control characters do not occur.
     #[inline]
     fn peek(&mut self) -> Option<u8> {
@@ -149,9 +119,6 @@ impl<'a> Reader<'a> {
 
     fn mark(&mut self, bytes: &[u8]) {
         self.event.signature.extend_from_slice(bytes);
-        if self.outlined {
-            self.event.outline.extend_from_slice(bytes);
-        }
     }
 
     fn object(&mut self, depth: u32) -> Option<()> {
@@ -167,15 +134,24 @@ impl<'a> Reader<'a> {
                 if self.peek()? != b'"' {
                     return None;
                 }
-                let (start, end, _) = string(self.data, &mut self.at)?;
-                let name: &'a [u8] = &self.data[start..end];
+                let data = self.data;
+                let (start, end, escaped) = string(data, &mut self.at)?;
+                let mut plain = Vec::new();
+                let mut name = &data[start..end];
+                if escaped {
+                    unescape(name, &mut plain)?;
+                    if plain.iter().any(|&byte| byte < b' ') {
+                        return None;
+                    }
+                    name = &plain;
+                }
                 self.mark(name);
                 self.mark(&[NAME_END]);
                 if self.peek()? != b':' {
                     return None;
                 }
                 self.at += 1;
-                self.value(name, depth)?;
+                self.value(depth)?;
                 if !self.goes_on(b'}')? {
                     break;
                 }
@@ -192,18 +168,18 @@ impl<'a> Reader<'a> {
         (byte == b',' || byte == close).then_some(byte == b',')
     }
 
-    fn value(&mut self, name: &[u8], depth: u32) -> Option<()> {
+    fn value(&mut self, depth: u32) -> Option<()> {
         match self.peek()? {
             b'{' => self.object(depth + 1),
-            b'[' => self.list(name, depth + 1),
+            b'[' => self.list(depth + 1),
             _ => {
                 let leaf = scalar(self.data, &mut self.at)?;
-                self.leaf(leaf, name)
+                self.leaf(leaf)
             }
         }
     }
 
-    fn list(&mut self, name: &[u8], depth: u32) -> Option<()> {
+    fn list(&mut self, depth: u32) -> Option<()> {
         let start = self.at;
         let holds_object = skip_list(self.data, &mut self.at, depth)?;
         self.skipped += self.at - start;
@@ -213,13 +189,13 @@ impl<'a> Reader<'a> {
         if !holds_object {
             let inside = &self.data[start + 1..self.at - 1];
             let kind = if inside.iter().all(|&byte| byte == b' ') { Kind::EmptyList } else { Kind::List };
-            let leaf = Leaf { start: start as u32, end: self.at as u32, kind, escaped: false, decides: false };
-            return self.leaf(leaf, name);
+            let leaf = Leaf { start: start as u32, end: self.at as u32, kind, escaped: false };
+            return self.leaf(leaf);
         }
         self.at = start + 1;
         self.mark(&[LIST]);
         loop {
-            self.value(name, depth)?;
+            self.value(depth)?;
             if !self.goes_on(b']')? {
                 break;
             }
@@ -228,18 +204,8 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    fn leaf(&mut self, mut leaf: Leaf, name: &[u8]) -> Option<()> {
+    fn leaf(&mut self, leaf: Leaf) -> Option<()> {
         self.mark(&[leaf.kind as u8]);
-        if self.names.has(name) {
-            let value = &self.data[leaf.start as usize..leaf.end as usize];
-            if value.len() > MAX_DECIDING {
-                return None;
-            }
-            leaf.decides = true;
-            self.event.signature.push(DECIDING);
-            self.event.signature.extend_from_slice(value);
-            self.event.signature.push(DECIDING);
-        }
         if self.event.leaves.len() == MAX_LEAVES {
             return None;
         }
@@ -299,13 +265,7 @@ fn string(data: &[u8], at: &mut usize) -> Option<(usize, usize, bool)> {
 
 /// The scalar that begins here.
 fn scalar(data: &[u8], at: &mut usize) -> Option<Leaf> {
-    let leaf = |start: usize, end: usize, kind, escaped| Leaf {
-        start: start as u32,
-        end: end as u32,
-        kind,
-        escaped,
-        decides: false,
-    };
+    let leaf = |start: usize, end: usize, kind, escaped| Leaf { start: start as u32, end: end as u32, kind, escaped };
     let start = *at;
     if data[start] == b'"' {
         let (start, end, escaped) = string(data, at)?;
@@ -472,19 +432,18 @@ fn hex4(bytes: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn read(text: &[u8], names: &Names) -> Option<Event> {
+    fn read(text: &[u8]) -> Option<Event> {
         let mut event = Event::default();
-        event.read(text, names, true).map(|()| event)
+        event.read(text).map(|()| event)
     }
 
     fn kinds(text: &str) -> Vec<Kind> {
-        read(text.as_bytes(), &Names::default()).expect(text).leaves.iter().map(|leaf| leaf.kind).collect()
+        read(text.as_bytes()).expect(text).leaves.iter().map(|leaf| leaf.kind).collect()
     }
 
     #[test]
     fn what_readers_take_differently_is_not_read() {
-        let none = Names::default();
-        let refused: [&[u8]; 20] = [
+        let refused: [&[u8]; 22] = [
             b"",
             b"1",
             b"[1]",
@@ -505,15 +464,17 @@ mod tests {
             b"{\"a\":1}{",
             b"{\"a\":[1,]}",
             b"{\"a\":tru}",
+            b"{\"\\u001f\":1}",
+            b"{\"\\ud800\":1}",
         ];
         for text in refused {
-            assert!(read(text, &none).is_none(), "{}", String::from_utf8_lossy(text));
+            assert!(read(text).is_none(), "{}", String::from_utf8_lossy(text));
         }
         let deep = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
-        assert!(read(deep(DEPTH as usize - 1).as_bytes(), &none).is_some());
-        assert!(read(deep(DEPTH as usize + 1).as_bytes(), &none).is_none());
+        assert!(read(deep(DEPTH as usize - 1).as_bytes()).is_some());
+        assert!(read(deep(DEPTH as usize + 1).as_bytes()).is_none());
         let many = format!("{{\"a\":{{{}}}}}", vec!["\"b\":1"; MAX_LEAVES + 1].join(","));
-        assert!(read(many.as_bytes(), &none).is_none());
+        assert!(read(many.as_bytes()).is_none());
     }
 
     #[test]
@@ -525,15 +486,11 @@ mod tests {
     }
 
     #[test]
-    fn structure_is_in_the_signature_and_deciding_values_only() {
-        let mut names = Names::default();
-        names.add(b"EventID");
-        let signature = |text: &str| read(text.as_bytes(), &names).expect(text).signature;
-        let outline = |text: &str| read(text.as_bytes(), &names).expect(text).outline;
+    fn structure_is_in_the_signature_and_no_value() {
+        let signature = |text: &str| read(text.as_bytes()).expect(text).signature;
         let own = r#"{"EventID":1,"Image":"a"}"#;
-        assert_eq!(signature(own), signature(r#"{ "EventID" : 1, "Image":"other" }"#));
+        assert_eq!(signature(own), signature(r#"{ "EventID" : 2, "Image":"other" }"#));
         for other in [
-            r#"{"EventID":2,"Image":"a"}"#,
             r#"{"EventID":"1","Image":"a"}"#,
             r#"{"EventID":1,"Image":""}"#,
             r#"{"EventID":1,"Image":null}"#,
@@ -543,7 +500,7 @@ mod tests {
         ] {
             assert_ne!(signature(own), signature(other), "{other}");
         }
-        assert_eq!(outline(own), outline(r#"{"EventID":2,"Image":"b"}"#));
+        assert_eq!(signature(own), signature(r#"{"Event\u0049D":1,"\u0049mage":"b"}"#));
         assert_ne!(signature(r#"{"a":[]}"#), signature(r#"{"a":[1]}"#));
         assert_eq!(signature(r#"{"a":[ ]}"#), signature(r#"{"a":[]}"#));
     }

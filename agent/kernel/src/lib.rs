@@ -21,9 +21,12 @@ pub mod otlp;
 mod otlp_class;
 pub mod otlp_json;
 pub mod otlp_protobuf;
+pub mod outline;
 pub mod rows;
 pub mod rules;
+pub mod shortlist;
 pub mod sift;
+pub mod structure;
 
 use pyo3::prelude::*;
 

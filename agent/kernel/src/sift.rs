@@ -4,6 +4,7 @@
 //! the message is of no format; all other fields are open. A message that is a JSON object is one of `events.rs`: the
 //! same structures, each with what the header has. Any other line keeps all its rules.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use foldhash::HashMap;
@@ -95,27 +96,25 @@ const PROGRAM: usize = 1;
 const KEYWORDS: usize = 2;
 
 impl Texts {
-    /// The layouts of a line by what is known beside the message (`PROGRAM`, `KEYWORDS`).
-    pub(crate) fn layouts(&self, groups: usize) -> [Layout; 4] {
+    /// The layouts of a line by what is known beside the message (`PROGRAM`, `KEYWORDS`), each with what holds.
+    pub(crate) fn layouts(&self, groups: usize) -> [(Layout, Vec<Predicate>); 4] {
         std::array::from_fn(|known| {
-            let mut sources = vec![Vec::new(); groups];
             let mut holds = self.with_message.clone();
-            let mut give = |groups: &[GroupNumber], leaf| {
-                for &group in groups {
-                    sources[group as usize] = vec![leaf];
-                }
+            let mut sources = BTreeMap::new();
+            let mut give = |groups: &[GroupNumber], leaf: &'static [u32]| {
+                sources.extend(groups.iter().map(|&group| (group, leaf)));
             };
-            give(&self.message, 0);
+            give(&self.message, &[0]);
             if known & KEYWORDS != 0 {
-                give(&self.keywords, 0);
+                give(&self.keywords, &[0]);
             }
             if known & PROGRAM != 0 {
-                give(&self.program, 1);
+                give(&self.program, &[1]);
                 holds.extend(&self.with_program);
             }
-            let mut layout = Layout::new(&sources, HashMap::default(), None, holds, Vec::new(), Vec::new());
+            let mut layout = Layout::new(groups, sources, HashMap::default(), None);
             layout.partial = true;
-            layout
+            (layout, holds)
         })
     }
 
@@ -272,19 +271,15 @@ impl State {
         }
         // Where the program is: its bytes are a part of the line.
         let at = if program.is_empty() { 0 } else { program.as_ptr().addr() - text.as_ptr().addr() };
-        let leaf = |start: usize, end: usize| Leaf {
-            start: start as u32,
-            end: end as u32,
-            kind: Kind::Text,
-            escaped: false,
-            decides: false,
-        };
+        let leaf =
+            |start: usize, end: usize| Leaf { start: start as u32, end: end as u32, kind: Kind::Text, escaped: false };
         let leaves = [leaf(start, end), leaf(at, at + program.len())];
         let known = plan.texts.known(text, header.as_ref(), start);
         answer.found.extend([line.place.0, line.place.1, 0]);
         let rules = line.rules.iter().chain(line.always).copied();
         let asked = rules.clone().map(|rule| plan.texts.asks[rule as usize]).fold(0, u32::saturating_add);
-        self.work.ask(plan, &self.lines[known], (text, &leaves), rules, asked <= FEW, &mut answer.found);
+        let (layout, holds) = &self.lines[known];
+        self.work.ask(plan, (layout, holds), (text, &leaves), rules, asked <= FEW, &mut answer.found);
         true
     }
 
@@ -370,13 +365,13 @@ mod tests {
     #[test]
     fn a_layout_says_what_is_open() {
         let layouts = texts().layouts(4);
-        let open = |known: usize| (0..4).filter(|&group| layouts[known].is_open(group)).collect::<Vec<_>>();
+        let open = |known: usize| (0..4).filter(|&group| layouts[known].0.is_open(group)).collect::<Vec<_>>();
         assert_eq!(open(0), [1, 2, 3]);
         assert_eq!(open(PROGRAM), [2, 3]);
         assert_eq!(open(KEYWORDS), [1, 3]);
         assert_eq!(open(PROGRAM | KEYWORDS), [3]);
-        assert_eq!((&layouts[KEYWORDS].holds[..], &layouts[PROGRAM].holds[..]), (&[7][..], &[7, 8][..]));
-        assert_eq!((layouts[PROGRAM].leaves(1), layouts[KEYWORDS].leaves(2)), (&[1][..], &[0][..]));
+        assert_eq!((&layouts[KEYWORDS].1[..], &layouts[PROGRAM].1[..]), (&[7][..], &[7, 8][..]));
+        assert_eq!((layouts[PROGRAM].0.leaves(1), layouts[KEYWORDS].0.leaves(2)), (&[1][..], &[0][..]));
     }
 
     #[test]

@@ -10,7 +10,8 @@ is one segment of one log for ever. Killed between two steps, the next life does
 bytes: what is encrypted lies beside the index until it is verified, since a second encryption would be other bytes.
 An object whose digest is not that of the index is one that was cut or is of an index that was lost: it is replaced.
 
-An index that is lost is made of the rows in the store. Not for use by two threads at once.
+An index that is lost is made of the rows in the store. They are believed for what has left this host alone: a segment
+that is here is digested (and encrypted) again, and its object compared with that. Not for use by two threads at once.
 """
 
 from __future__ import annotations
@@ -20,21 +21,29 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
+import structlog
+from msgspec.structs import replace
+
 from vedette.archive import age, index
-from vedette.archive.index import UPLOADING, VERIFIED, Index, Row
+from vedette.archive.index import STORED, UPLOADING, VERIFIED, Index, Row
 from vedette.archive.stores import PIECE_BYTES, Digests, Stat, Store, digest, holds
-from vedette.rawlog import format
+from vedette.model.counters import Log
 from vedette.rawlog.segment import Damage, Segment, SegmentFile
 from vedette.system.durable import sync_path
 from vedette.system.within import is_name
+
+log = structlog.get_logger()
 
 REST_SECONDS = 0.002
 """After each piece that is digested, and each ``REST_FRAMES`` that are walked: the agent's own work goes first."""
 REST_FRAMES = 200
 MAX_ROW = 64 << 10
+
+
+class NoRow(OSError):
+    """An object that stands where a row does, and is none."""
 
 
 class Stopped(Exception):
@@ -63,19 +72,27 @@ class Pace:
 
 
 class Archiver:
-    def __init__(self, known: Index, agent: str, recipient: str, pace: Pace) -> None:
-        self._index, self._agent, self._recipient, self._pace = known, agent, recipient, pace
+    def __init__(self, rows: Index, agent: str, recipient: str, pace: Pace) -> None:
+        self._index, self._agent, self._recipient, self._pace = rows, agent, recipient, pace
         self.uploaded = 0
         """Objects that were put."""
+        self.refused = 0
+        """Rows in the store that are none."""
 
     def key(self, row: Row) -> str:
         return f"{self._agent}/{row.name}"
 
     def find(self, store: Store) -> None:
         """Make the index again from the store's rows, where there is none. Raises OSError."""
+        self.refused = 0
         if self._index.complete:
             return
-        self._index.start(stored_rows(store, self._agent))
+        rows = stored_rows(store, self._agent, self._refuse)
+        self._index.start([replace(row, state=STORED) for row in rows])
+
+    def _refuse(self, error: NoRow) -> None:
+        self.refused += 1
+        log.error(Log.ARCHIVE_ROW_REFUSED, reason=str(error), action="it is passed over")
 
     def discard(self) -> None:
         """Remove encryptions that are not needed any more. Raises OSError."""
@@ -92,7 +109,12 @@ class Archiver:
         row = self._index.get(name)
         if row is not None and row.state == VERIFIED:
             return row
-        if row is None or row.recipient != self._recipient or not self._source(segment, row).exists():
+        if (
+            row is None
+            or row.state == STORED
+            or row.recipient != self._recipient
+            or not self._source(segment, row).exists()
+        ):
             row = self._describe(segment)
             self._index.put(row)
         source, key = self._source(segment, row), self.key(row)
@@ -175,21 +197,28 @@ class Archiver:
     def _verified(self, store: Store, row: Row) -> bool:
         """Whether the store has the object of ``row``, and just its bytes."""
         key = self.key(row)
-        found = store.stat(key)
-        return found is not None and matches(store, key, row, found, self._pace.take)
+        stat = store.stat(key)
+        return stat is not None and matches(store, key, row, stat, self._pace.take)
 
 
-def matches(store: Store, key: str, row: Row, found: Stat, take: Callable[[int], None]) -> bool:
+def matches(store: Store, key: str, row: Row, stat: Stat, take: Callable[[int], None]) -> bool:
     """Whether an object has the bytes of ``row``. Raises OSError."""
-    return holds(store, key, Digests(row.stored_size, row.stored_sha256, row.tags), found, take)
+    return holds(store, key, Digests(row.stored_size, row.stored_sha256, row.tags), stat, take)
 
 
-def stored_rows(store: Store, agent: str) -> list[Row]:
-    """What an agent has archived, by the store; ``agent``: its id, behind folders of the store. Raises OSError;
-    ValueError for what is none."""
+def stored_rows(store: Store, agent: str, refuse: Callable[[NoRow], None]) -> list[Row]:
+    """What an agent has archived, by the store; ``agent``: its id, behind folders of the store. ``refuse`` is called
+    for each row that is none. Raises OSError; ValueError for what is no id."""
     if not all(map(is_name, agent.split("/"))):
         raise ValueError(f"{agent[:80]!r} is no agent's id")
-    return [_row(store, key) for key in store.keys(f"{agent}/") if key.endswith(".json")]
+    rows = []
+    for key in store.keys(f"{agent}/"):
+        if key.endswith(".json"):
+            try:
+                rows.append(_row(store, key))
+            except NoRow as error:
+                refuse(error)
+    return rows
 
 
 def _stored(row: Row, of: Digests) -> Row:
@@ -201,11 +230,11 @@ def _as_verified(row: Row) -> bytes:
 
 
 def _row(store: Store, key: str) -> Row:
-    """Raises OSError."""
+    """Raises OSError, NoRow."""
     try:
         row = index.decode(store.read(key, 0, MAX_ROW))
-        if format.parse_segment_name(row.segment) is None or not key.endswith(f"/{row.name}.json"):
+        if not key.endswith(f"/{row.name}.json"):
             raise ValueError("it is of another segment")
-    except ValueError as error:
-        raise OSError(f"{key}: not the row of an archived segment: {error}") from error
+    except (ValueError, IsADirectoryError) as error:
+        raise NoRow(f"{key}: not the row of an archived segment: {error}") from error
     return row

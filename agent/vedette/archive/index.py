@@ -3,11 +3,13 @@
     FOLDER/index     {"format": 1, "url", "agent"}                  what it is the index of, and of no other
                      {"segment", "state": "uploading", …}           its object is about to be put, with this digest
                      {"segment", "state": "verified", …}            the store's copy is verified, the local one may go
+                     {"segment", "state": "stored", …}              the store has this row; this host verified nothing
 
 The last line of a segment counts. Lines are synced before anything is done that relies on them; a line that a crash
 has cut is passed over and overwritten. A segment goes sealed → uploading → verified and never back, but for a new
 digest while uploading. The row of a verified segment lies in the store, too, as ``KEY.json``, from which a lost index
-is made again (``archiver.py``).
+is made again (``archiver.py``): as stored, which is enough to read what has left the host, and lets nothing leave. An
+index that is damaged lies as ``index.damaged`` beside the new one.
 
 One process writes it, the agent's; others read it, also at the same time.
 """
@@ -17,20 +19,37 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Final, Literal
 
 import orjson
+import structlog
+from msgspec import Meta, Struct, structs
 
-from vedette.config.settings import ArchiveSettings
+from vedette.config.settings import RECIPIENT, ArchiveSettings
+from vedette.model.counters import Log
+from vedette.system import documents, foreign
+from vedette.system.documents import Count, Misfit, Sha256
 from vedette.system.durable import make_folders, write_whole
 
-UPLOADING, VERIFIED = "uploading", "verified"
+log = structlog.get_logger()
+
+UPLOADING: Final = "uploading"
+VERIFIED: Final = "verified"
+STORED: Final = "stored"
+_Segment = Annotated[
+    str, Meta(pattern=r"\A[0-9]{8}-[0-9]{20}-[0-9a-f]{32}\.seg\Z", description="the name of a segment's file")
+]
+_Tag = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}(-[0-9]{1,5})?\Z", description="an ETag of S3")]
+_Tags = Annotated[tuple[_Tag, ...], Meta(max_length=2, description="two ETags at most")]
+_Recipient = Annotated[str, Meta(pattern=rf"\A({RECIPIENT.pattern})?\Z", description="a public key of age, or nothing")]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Damaged(OSError):
+    """An index with a line that is none."""
+
+
+class Row(Struct, frozen=True, forbid_unknown_fields=True):
     """A segment and its object. Sizes in bytes, times UTC microseconds, digests hexadecimal SHA-256.
 
     ``end``: raw offset behind its last frame; ``received_from``, ``received_to``: of its frames, both inclusive (0, 0
@@ -38,20 +57,24 @@ class Row:
     ``tags``: ETags by which a store may tell that it has just these bytes.
     """
 
-    segment: str
-    state: str
-    size: int
-    sha256: str
-    first_event: int
-    events: int
-    end: int
-    created_at: int
-    received_from: int
-    received_to: int
-    stored_size: int
-    stored_sha256: str
-    tags: tuple[str, ...] = ()
-    recipient: str = ""
+    segment: _Segment
+    state: Literal["uploading", "verified", "stored"]
+    size: Count
+    sha256: Sha256
+    first_event: Count
+    events: Count
+    end: Count
+    created_at: Count
+    received_from: Count
+    received_to: Count
+    stored_size: Count
+    stored_sha256: Sha256
+    tags: _Tags
+    recipient: _Recipient
+
+    def __post_init__(self) -> None:
+        if self.end < int(self.segment[9:29]):
+            raise Misfit("end", "lies before the segment's begin")
 
     @property
     def name(self) -> str:
@@ -59,25 +82,19 @@ class Row:
         return self.segment + (".age" if self.recipient else "")
 
     def encode(self) -> bytes:
-        return orjson.dumps(asdict(self)) + b"\n"
-
-
-_KEYS = {one.name for one in fields(Row)}
+        return orjson.dumps(structs.asdict(self)) + b"\n"
 
 
 def decode(data: bytes) -> Row:
     """Raises ValueError."""
-    found: Any = orjson.loads(data)
-    if not isinstance(found, dict) or found.keys() != _KEYS:
-        raise ValueError("not a row of an archive")
-    return Row(**{**found, "tags": tuple(found["tags"])})
+    return documents.read(Row, foreign.read(data))
 
 
 class Index:
     """The rows of a folder's index. ``has``, ``claims`` and ``rows`` may be called from any thread."""
 
     def __init__(self, folder: Path, settings: ArchiveSettings, agent: str) -> None:
-        """Reads it; raises OSError. ``complete`` is False when there is none of this store yet."""
+        """Reads it; raises OSError, Damaged. ``complete`` is False when there is none of this store yet."""
         self.folder, self._path = folder, folder / "index"
         self._required = settings.required
         self._header = orjson.dumps({"format": 1, "url": settings.url, "agent": agent}) + b"\n"
@@ -94,14 +111,20 @@ class Index:
         whole = data[: data.rfind(b"\n") + 1]
         if not whole.startswith(self._header):
             return False
-        for line in whole[len(self._header) :].splitlines():
-            row = decode(line)
+        for number, line in enumerate(whole[len(self._header) :].splitlines(), 2):
+            try:
+                row = decode(line)
+            except ValueError as error:
+                raise Damaged(
+                    f"{self._path}: line {number} is damaged: {error}; the agent makes it again from the store when it"
+                    " is started"
+                ) from error
             self._rows[row.segment] = row
         self._size = len(whole)
         return True
 
     def again(self) -> None:
-        """Read what the agent has added since. For who does not write. Raises OSError."""
+        """Read what the agent has added since. For who does not write. Raises OSError, Damaged."""
         with self._lock:
             self._rows = {}
             self.complete = self._read()
@@ -133,16 +156,16 @@ class Index:
 
     def verified(self, row: Row) -> None:
         """As ``put``."""
-        self.put(replace(row, state=VERIFIED))
+        self.put(structs.replace(row, state=VERIFIED))
 
     def get(self, segment: str) -> Row | None:
         with self._lock:
             return self._rows.get(segment)
 
     def rows(self) -> list[Row]:
-        """The verified ones, oldest first."""
+        """Of what the store has, oldest first."""
         with self._lock:
-            return sorted((row for row in self._rows.values() if row.state == VERIFIED), key=lambda row: row.segment)
+            return sorted((row for row in self._rows.values() if row.state != UPLOADING), key=lambda row: row.segment)
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows())
@@ -157,3 +180,15 @@ class Index:
     def claims(self, segment: str) -> bool:
         """Whether its bytes must stay as they are."""
         return self.get(segment) is not None
+
+
+def own(folder: Path, settings: ArchiveSettings, agent: str) -> Index:
+    """Open the index to write it; set it aside first when it is damaged. Raises OSError."""
+    try:
+        return Index(folder, settings, agent)
+    except Damaged as error:
+        aside = folder / "index.damaged"
+        (folder / "index").rename(aside)
+        action = f"it lies as {aside}; the index is made again from the store"
+        log.error(Log.ARCHIVE_INDEX_DAMAGED, reason=str(error), action=action)
+        return Index(folder, settings, agent)

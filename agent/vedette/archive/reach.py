@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from vedette.archive.age import decrypt
-from vedette.archive.index import Index, Row
+from vedette.archive.index import STORED, UPLOADING, Index, Row
 from vedette.archive.stores import READ_BYTES, Store, open_store
 from vedette.config.settings import AgentSettings, ArchiveSettings
 from vedette.rawlog import format
@@ -36,9 +36,9 @@ TRIES, PAUSE_SECONDS = 3, 1.0
 class Reach:
     """Not for use by two threads at once."""
 
-    def __init__(self, raw: Path, known: Index, store: Callable[[], Store], agent: str, identity: Path | None) -> None:
+    def __init__(self, raw: Path, index: Index, store: Callable[[], Store], agent: str, identity: Path | None) -> None:
         """``store`` opens it, when it is first needed; ``identity``: the owner's file of keys (age)."""
-        self._raw, self._index, self._open, self._agent, self._identity = raw, known, store, agent, identity
+        self._raw, self._index, self._open, self._agent, self._identity = raw, index, store, agent, identity
         self._store: Store | None = None
         self._held: OrderedDict[str, int] = OrderedDict()  # descriptors
         self.fetched = 0
@@ -50,14 +50,18 @@ class Reach:
     def segments(self) -> list[Segment]:
         """See ``rawlog.segment.Tiers``."""
         self._index.again()  # before the folder: what leaves meanwhile is found by one of the two
-        found = {one.path.name: one for one in segments(self._raw)} if self._raw.is_dir() else {}
+        by_name = {segment.path.name: segment for segment in segments(self._raw)} if self._raw.is_dir() else {}
         for row in self._index:
             if (name := format.parse_segment_name(row.segment)) is not None:
-                found.setdefault(row.segment, Segment(*name, self._raw / row.segment))
-        return [one._replace(archived=_Copy(self, one.path.name)) for _, one in sorted(found.items())]
+                by_name.setdefault(row.segment, Segment(*name, self._raw / row.segment))
+        return [segment._replace(archived=_Copy(self, segment.path.name)) for _, segment in sorted(by_name.items())]
 
     def row(self, segment: str) -> Row | None:
         return self._index.get(segment)
+
+    def has(self, segment: str) -> bool:
+        """Whether it is on this host, too."""
+        return (self._raw / segment).exists()
 
     def open(self, segment: str) -> int:
         """See ``rawlog.segment.Archived``."""
@@ -149,7 +153,7 @@ class _Copy:
 
     def span(self) -> Known | None:
         row = self._reach.row(self._name)
-        if row is None or row.state != "verified":
+        if row is None or row.state == UPLOADING or (row.state == STORED and self._reach.has(self._name)):
             return None
         return Known(row.end, row.events, row.created_at, row.received_from, row.received_to)
 
@@ -159,5 +163,5 @@ def whole(agent: AgentSettings, settings: ArchiveSettings, identity: Path | None
     OSError."""
     if not settings.url:
         return agent.raw_dir
-    known = Index(agent.archive_dir, settings, agent.id)
-    return Reach(agent.raw_dir, known, lambda: open_store(settings), agent.id, identity)
+    index = Index(agent.archive_dir, settings, agent.id)
+    return Reach(agent.raw_dir, index, lambda: open_store(settings), agent.id, identity)

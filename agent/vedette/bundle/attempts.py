@@ -8,8 +8,7 @@ time between is short, after a death the bundle must pass a dry run in a process
 again, and after ``LIMIT`` deaths the agent opens it only once in ``REST``. So a deadly bundle costs one start an hour,
 and a good one that was killed three times in a row is back after an hour at the latest.
 
-Where the line cannot be written (a full disk) the bundle is tried without. A torn line counts as none, a line without
-SECONDS (of an earlier version) as old.
+Where the line cannot be written (a full disk) the bundle is tried without. A torn line counts as none.
 """
 
 from __future__ import annotations
@@ -66,14 +65,14 @@ class Attempts:
     def _known(self) -> dict[str, tuple[int, int]]:
         """Deaths and seconds by SHA-256."""
         with suppress(OSError, ValueError):
-            found = _LINE.findall(self._path.read_text("ascii"))
-            return {sha256: (int(deaths), int(last)) for sha256, deaths, last in found}
+            rows = _LINE.findall(self._path.read_text("ascii"))
+            return {sha256: (int(deaths), int(last)) for sha256, deaths, last in rows}
         return {}
 
-    def _write(self, known: dict[str, tuple[int, int]]) -> None:
+    def _write(self, attempts: dict[str, tuple[int, int]]) -> None:
         with suppress(OSError):
-            if known:
-                lines = [f"{sha256} {deaths} {last}\n" for sha256, (deaths, last) in known.items()]
+            if attempts:
+                lines = [f"{sha256} {deaths} {last}\n" for sha256, (deaths, last) in attempts.items()]
                 with self._path.open("wb") as file:
                     file.write("".join(lines[-_KEPT:]).encode())
                     file.flush()

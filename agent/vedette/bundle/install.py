@@ -1,18 +1,14 @@
 """The folder of installed bundles: stage, dry run, switch, fall back.
 
     bundles/
-      7-3f9a0c6d21be.vbundle     version and first 12 digits of the digest
-      8-b4410e7a9c02.vbundle
-      current  -> 8-…            what runs
-      previous -> 7-…            what ran before it: the last good one
-      withdrawn -> 9-…           after a rollback: the highest version that was rolled back from; its file may be gone
+      7-3f9a0c6d21be.vbundle     versions, and links to them: vedette/system/versions.py
+      current, previous          what runs, and what ran before it: the last good one
+      withdrawn                  after a rollback: the highest version that was rolled back from
       trying                     what is being loaded just now, or killed the agent as it was (attempts.py)
 
-Invariants: a bundle's file is whole and was verified before its final name appears (temporary name, fsync, rename,
-fsync of the folder); ``current`` always names a bundle whose dry run succeeded: it moves, by an atomic rename, only
-after that. A crash between any two steps leaves the old or the new bundle current. ``previous`` moves after
-``current``: after a crash between the two it names an older bundle, never none. At most ``KEEP`` files stay; leftovers
-of a crash go with the next switch. Files are verified again each time they are read: the disk is not trusted.
+Invariants: a bundle's file is whole and was verified before its final name appears; ``current`` always names a bundle
+whose dry run succeeded: it moves only after that. At most ``KEEP`` files stay. Files are verified again each time they
+are read: the disk is not trusted.
 
 The installed version is read from the link, so a damaged file does not open the way for an older bundle; the same
 bundle pushed again repairs it.
@@ -25,8 +21,6 @@ before ``current`` moves: a crash between the two leaves the bundle current that
 from __future__ import annotations
 
 import hashlib
-import os
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -34,26 +28,21 @@ from typing import TypeVar
 
 import structlog
 
-from vedette import __version__
 from vedette.bundle.attempts import Attempts
 from vedette.bundle.seal import MAX_BUNDLE, BundleRefused, public_key
 from vedette.bundle.trust import Bundle, Installed, addressed, admit, verify
 from vedette.model.counters import Log
-from vedette.system.durable import sync_path, write_whole
+from vedette.system.durable import write_whole
+from vedette.system.versions import Versions, digits_of, number_of
 from vedette.system.wallclock import utc_now
+from vedette.version import __version__
 
 log = structlog.get_logger()
 
 KEEP = 3
 """Bundle files kept."""
 
-_NAME = re.compile(r"(\d{1,16})-([0-9a-f]{12})\.vbundle")
-
 T = TypeVar("T")
-
-
-def _version(path: Path) -> int:
-    return int(path.name.partition("-")[0])
 
 
 def read_bundle(path: Path) -> bytes:
@@ -84,6 +73,7 @@ class BundleDir:
         clock: Callable[[], int] = utc_now,
     ) -> None:
         self.folder = folder
+        self._versions = Versions(folder, ".vbundle", keep=KEEP)
         self.fleet, self.channel = fleet, channel
         self._careful = careful
         self._attempts = Attempts(folder, clock)
@@ -97,21 +87,21 @@ class BundleDir:
 
     def current(self) -> Path | None:
         """The file of the current bundle, or None."""
-        return self._linked("current")
+        return self._versions.current
 
     def previous(self) -> Path | None:
         """The file of the one before it, or None."""
-        return self._linked("previous")
+        return self._versions.previous
 
     def installed(self) -> Installed | None:
         """Version and digest of the current bundle, by its name."""
         path = self.current()
-        return None if path is None else Installed(_version(path), path.stem.partition("-")[2])
+        return None if path is None else Installed(number_of(path), digits_of(path))
 
     def withdrawn(self) -> int:
         """The highest version that was rolled back from; 0: none since the last installed bundle."""
-        path = self._linked("withdrawn")
-        return 0 if path is None else _version(path)
+        path = self._versions.withdrawn
+        return 0 if path is None else number_of(path)
 
     def install(
         self, data: bytes, dry_run: Callable[[Bundle], T], *, of_host: bool = False, by_fleet: bool = False
@@ -148,7 +138,7 @@ class BundleDir:
         bundle = self.verified(data, sha256)
         addressed(bundle, self.fleet, bundle.channel if by_fleet else self.channel, of_host=of_host)
         admit(bundle, self.installed(), self.clock(), self.withdrawn(), by_fleet=by_fleet)
-        path = self.folder / f"{bundle.version}-{bundle.digest[:12]}.vbundle"
+        path = self._versions.path(bundle.version, bundle.digest)
         write_whole(path, data)
         return bundle, path
 
@@ -162,13 +152,7 @@ class BundleDir:
 
     def _switch(self, bundle: Bundle, path: Path) -> None:
         """Make a staged bundle current and what was current previous. Raises OSError."""
-        before = self.current()
-        self._link("current", path)
-        if before is not None and before != path:
-            self._link("previous", before)
-        if 0 < self.withdrawn() < bundle.version:
-            self._unlink("withdrawn")
-        self._prune()
+        self._versions.switch(path)
         self.refused = None
         log.info(
             Log.BUNDLE_INSTALLED,
@@ -181,11 +165,11 @@ class BundleDir:
         """Whether ``version`` was rolled back before; False when it is current. Raises BundleRefused when it is
         neither."""
         current = self.current()
-        if current is None or _version(current) == version:
+        if current is None or number_of(current) == version:
             return False
-        if _version(current) < version <= self.withdrawn():
+        if number_of(current) < version <= self.withdrawn():
             return True
-        raise BundleRefused(f"version {_version(current)} is current, not {version}: nothing was rolled back")
+        raise BundleRefused(f"version {number_of(current)} is current, not {version}: nothing was rolled back")
 
     def rollback(self, dry_run: Callable[[Bundle], T]) -> tuple[Bundle, T]:
         """Make the previous bundle current when its ``dry_run`` succeeds, and the newest older one that is kept
@@ -197,14 +181,9 @@ class BundleDir:
         if current is None or target is None or target == current:
             raise BundleRefused("no earlier bundle is kept: publish the earlier rules under a higher version")
         bundle, result = self._loaded(target, dry_run)
-        if _version(current) > self.withdrawn():
-            self._link("withdrawn", current)
-        self._link("current", target)
-        older = max((p for p in self._files() if _version(p) < bundle.version), key=_version, default=None)
-        if older is None:
-            self._unlink("previous")
-        else:
-            self._link("previous", older)
+        if number_of(current) > self.withdrawn():
+            self._versions.withdraw(current)
+        self._versions.go_back(target)
         self.refused = None
         log.warning(
             Log.BUNDLE_ROLLED_BACK,
@@ -250,31 +229,3 @@ class BundleDir:
         log.error(Log.BUNDLE_REFUSED, bundle=name, reason=reason, current=str(self.current() or "none"))
         self.refused = f"{name}: {reason}"  # last: another thread shows it, and then the log has it
         return BundleRefused(reason)
-
-    def _linked(self, link: str) -> Path | None:
-        try:
-            target = os.readlink(self.folder / link)
-        except OSError:
-            return None
-        return self.folder / target if _NAME.fullmatch(target) else None
-
-    def _link(self, link: str, path: Path) -> None:
-        temporary = self.folder / f".{link}.tmp"
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(path.name)
-        temporary.rename(self.folder / link)
-        sync_path(self.folder)
-
-    def _unlink(self, link: str) -> None:
-        (self.folder / link).unlink(missing_ok=True)
-        sync_path(self.folder)
-
-    def _files(self) -> list[Path]:
-        return [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
-
-    def _prune(self) -> None:
-        """Delete what is neither linked nor among the newest ``KEEP``, and temporary files."""
-        linked = [path for path in (self.current(), self.previous()) if path is not None]
-        others = sorted((path for path in self._files() if path not in linked), key=_version, reverse=True)
-        for path in [*others[max(0, KEEP - len(linked)) :], *self.folder.glob(".*.tmp")]:
-            path.unlink(missing_ok=True)

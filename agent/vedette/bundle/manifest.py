@@ -21,11 +21,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Annotated
 
-from vedette.model.times import iso_time
+from msgspec import Meta, Struct
+
+from vedette.system import documents, foreign
+from vedette.system.documents import Count, Name, Sha256, Time
 from vedette.system.within import NAME
 
 FORMAT = 1
@@ -43,30 +45,32 @@ _PART_NAME = re.compile(
     rf"|databases/{_FILE}\.hsdb|lookups/{NAME}\.vlookup|rules/(?:{_FILE}/){{0,8}}{_FILE}\.(?:yml|sql|py)"
 )
 _MAX_NAME = 240
-_MAX_VERSION = (1 << 53) - 1
+_PartName = Annotated[
+    str, Meta(pattern=rf"\A(?:{_PART_NAME.pattern})\Z", max_length=_MAX_NAME, description="the name of a part")
+]
+_Version = Annotated[int, Meta(ge=1, lt=1 << 53, description="a whole number from 1")]
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """One file of a bundle: its size in bytes and its SHA-256 in hex."""
 
-    size: int
-    sha256: str
+    size: Count
+    sha256: Sha256
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """The signed statement of a bundle; times are UTC microseconds, in the file RFC 3339 in whole seconds."""
 
-    name: str
-    version: int
-    created: int
-    expires: int
-    min_agent: str
-    """The lowest version of the agent that can run the plan, ``"1.2.3"``."""
-    hyperscan: str
+    name: Name
+    version: _Version
+    created: Time
+    expires: Time
+    min_agent: Annotated[str, Meta(pattern=r"\A\d{1,6}(\.\d{1,6}){0,3}\Z", description="a version such as 1.2.3")]
+    """The lowest version of the agent that can run the plan."""
+    hyperscan: Annotated[str, Meta(pattern=r"\A[ -~]{0,128}\Z", description="at most 128 plain characters")]
     """The library version that made the databases; another one compiles them from the plan."""
-    parts: Mapping[str, Part]
-    format: int = FORMAT
+    parts: Mapping[_PartName, Part]
+    format: _Version = FORMAT
 
     def to_bytes(self) -> bytes:
         """The bytes of manifest.json: equal manifests give equal bytes."""
@@ -86,30 +90,25 @@ class Manifest:
     def from_bytes(cls, data: bytes) -> Manifest:
         """The manifest in ``data``; raises ValueError naming the key that is missing or wrong.
 
-        Unknown keys are left alone. Of a manifest with a higher ``format`` only the format is read: raises ValueError.
+        Unknown keys are left alone, nested to 32. Of a manifest with a higher ``format`` only the format is read, and
+        ValueError is raised.
         """
         try:
-            document = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{MANIFEST} is not JSON: {error}") from error
-        if not isinstance(document, dict):
-            raise ValueError(f"{MANIFEST}: expects an object")
-        format = _integer(document, "format")
-        if format > FORMAT:
-            raise ValueError(f"{MANIFEST}: format {format} is newer than {FORMAT}: upgrade the agent")
-        parts = document.get("parts")
-        if not isinstance(parts, dict):
-            raise ValueError(f"{MANIFEST}: parts: expects an object")
-        return cls(
-            name=_text(document, "name", NAME),
-            version=_integer(document, "version"),
-            created=_time(document, "created"),
-            expires=_time(document, "expires"),
-            min_agent=_text(document, "min_agent", r"\d{1,6}(\.\d{1,6}){0,3}"),
-            hyperscan=_text(document, "hyperscan", r"[ -~]{0,128}"),
-            parts={name: _part(name, value) for name, value in parts.items()},
-            format=format,
-        )
+            document = foreign.read(data)
+            format = documents.read(_Format, document).format
+            if format > FORMAT:
+                raise ValueError(f"format {format} is newer than {FORMAT}: upgrade the agent")
+            manifest = documents.read(cls, document)
+            for key, time in (("created", manifest.created), ("expires", manifest.expires)):
+                if document[key] != rfc3339(time):
+                    raise ValueError(f"{key}: expects UTC in whole seconds, as {rfc3339(time)}")
+            return manifest
+        except ValueError as error:
+            raise ValueError(f"{MANIFEST}: {error}") from error
+
+
+class _Format(Struct, frozen=True):
+    format: _Version
 
 
 def part_name(name: str) -> bool:
@@ -130,37 +129,3 @@ def release(version: str) -> tuple[int, ...]:
 def rfc3339(time: int) -> str:
     """``2031-05-06T07:08:09Z`` from UTC microseconds; parts of a second are cut."""
     return datetime.fromtimestamp(time // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _text(document: Mapping[str, Any], key: str, pattern: str) -> str:
-    value = document.get(key)
-    if not isinstance(value, str) or re.fullmatch(pattern, value) is None:
-        raise ValueError(f"{MANIFEST}: {key}: not a valid value: {str(value)[:80]!r}")
-    return value
-
-
-def _integer(document: Mapping[str, Any], key: str) -> int:
-    value = document.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MAX_VERSION:
-        raise ValueError(f"{MANIFEST}: {key}: expects a whole number from 1, not {str(value)[:80]!r}")
-    return value
-
-
-def _time(document: Mapping[str, Any], key: str) -> int:
-    time = iso_time(_text(document, key, r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"))
-    if time is None:
-        raise ValueError(f"{MANIFEST}: {key}: no such time of 1900 to 2199: {document[key]!r}")
-    return time
-
-
-def _part(name: str, value: Any) -> Part:
-    if not part_name(name):
-        raise ValueError(f"{MANIFEST}: parts: {name[:80]!r} is not the name of a part")
-    if not isinstance(value, dict):
-        raise ValueError(f"{MANIFEST}: parts: {name}: expects an object")
-    size, sha256 = value.get("size"), value.get("sha256")
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise ValueError(f"{MANIFEST}: parts: {name}: size: expects a number of bytes")
-    if not isinstance(sha256, str) or re.fullmatch(r"[0-9a-f]{64}", sha256) is None:
-        raise ValueError(f"{MANIFEST}: parts: {name}: sha256: expects 64 hex digits")
-    return Part(size, sha256)

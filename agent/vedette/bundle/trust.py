@@ -32,7 +32,6 @@ says so; an agent that moves to another fleet keeps its rules until that fleet's
 from __future__ import annotations
 
 import hashlib
-import json
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
@@ -43,6 +42,7 @@ import msgpack
 
 from vedette.bundle.manifest import MANIFEST, PLAN, REQUIRED, RULES, TESTS, Manifest, part_name, release, rfc3339
 from vedette.bundle.seal import BundleRefused, Sealed, read, unseal
+from vedette.system import documents, foreign
 
 MAX_ENTRIES = 20_000
 _MAX_MANIFEST = 8 << 20
@@ -101,18 +101,12 @@ class Bundle:
     @property
     def rules(self) -> list[dict[str, Any]]:
         """The rule list; raises ValueError when it is not a JSON array of objects."""
-        rules = json.loads(self.parts[RULES])
-        if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-            raise ValueError(f"{RULES}: expects a list of objects")
-        return rules
+        return documents.read(list[dict[str, Any]], foreign.read(self.parts[RULES]), RULES)
 
     @property
     def tests(self) -> list[Any]:
         """The self-test events; raises ValueError when they are not a msgpack array."""
-        tests = msgpack.unpackb(self.parts[TESTS])
-        if not isinstance(tests, list):
-            raise ValueError(f"{TESTS}: expects a list")
-        return tests
+        return documents.read(list[Any], msgpack.unpackb(self.parts[TESTS]), TESTS)
 
     def expired(self, now: int) -> bool:
         return now > self.manifest.expires

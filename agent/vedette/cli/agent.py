@@ -1,4 +1,4 @@
-"""Commands about the agent of this host: run, check, status, alerts, logs."""
+"""Commands about the agent of this host: check, status, alerts, logs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,8 @@ import click
 
 from vedette.bundle.manifest import rfc3339
 from vedette.cli.archive import identity_option
-from vedette.cli.console import (
-    config_option,
-    data_folder,
-    data_option,
-    fail,
-    host_of,
-    json_line,
-    moment,
-    rule_plan,
-    safe,
-)
+from vedette.cli.console import config_option, data_folder, data_option, fail, json_line, safe
+from vedette.cli.options import host_of, moment, rule_plan
 from vedette.config.enrolled import enrolled
 from vedette.config.read import load
 from vedette.config.settings import DEFAULT_SET, ArchiveSettings, Config, RulesetSettings
@@ -44,22 +35,6 @@ IDLE_SHOWN = 10
 
 @click.command()
 @config_option
-def run(config: Path) -> None:
-    """Run the agent in the foreground.
-
-    SIGTERM and SIGINT stop it, a second one hurries the stop; SIGHUP reloads configuration and rules. Exit code 2 when
-    it cannot start or go on: a full disk, no rules that work. An input that cannot be opened, since its port is in use,
-    say, is tried again, and `vedette status` names it.
-
-    Example: vedette run -c vedette.toml
-    """
-    from vedette.runtime.app import run as run_agent
-
-    run_agent(load_with_overlay(config, starting=True), config)
-
-
-@click.command()
-@config_option
 def check(config: Path) -> None:
     """Check the configuration and the rules.
 
@@ -73,12 +48,12 @@ def check(config: Path) -> None:
 
     Example: vedette check -c vedette.toml
     """
-    from vedette.archive.stores import lacking
+    from vedette.archive import stores
     from vedette.config import backtracking, hidden, redact
     from vedette.decode.codecs import DECLARED
     from vedette.delivery.directory import unwritable
     from vedette.engine import kernel
-    from vedette.runtime import shares as shared
+    from vedette.runtime.options.inputs import remarks, share
     from vedette.system import descriptors
 
     settings = load(config)
@@ -88,12 +63,12 @@ def check(config: Path) -> None:
     )
     if settings.uplink.warning:
         click.echo(f"uplink: warning: {settings.uplink.warning}", err=True)
-    shares = shared.share(descriptors.limit(), settings.input)
+    shares = share(descriptors.limit(), settings.input)
     files, connections = sum(shares.files.values()), sum(shares.connections.values())
     click.echo(
         f"open files: {shares.limit} allowed here; {files} for files that are read, {connections} for connections"
     )
-    for remark in shared.remarks(shares, settings.input):
+    for remark in remarks(shares, settings.input):
         click.echo(safe(remark), err=True)
     if settings.response.enabled:
         _check_response(settings)
@@ -103,7 +78,7 @@ def check(config: Path) -> None:
         click.echo(safe(f"uplink: {wrong}"), err=True)
         bad = True
     bad = _check_root(settings) or bad
-    if lack := lacking(settings.archive):
+    if lack := stores.lacking(settings.archive):
         click.echo(safe(lack), err=True)
         bad = True
     if settings.redact and (wrong := redact.problem(settings)):
@@ -111,24 +86,29 @@ def check(config: Path) -> None:
         bad = True
     if settings.functions.allow:
         bad = _check_functions(settings) or bad
-    for line in (*hidden.warnings(settings), *backtracking.warnings(settings)):
+    for line in (
+        *hidden.warnings(settings),
+        *backtracking.warnings(settings),
+        *stores.warnings(settings.archive, settings.agent.data_dir),
+    ):
         click.echo(safe(f"{config}: warning: {line}"), err=True)
     formats: set[str] = set()
-    for one in settings.rulesets:
-        named = "" if one.name == DEFAULT_SET else f" of {one.name}"
-        if one.paths:
-            bad = _check_rules(settings, one, named, config, formats) or bad
+    for ruleset in settings.rulesets:
+        named = "" if ruleset.name == DEFAULT_SET else f" of {ruleset.name}"
+        if ruleset.paths:
+            bad = _check_rules(settings, ruleset, named, config, formats) or bad
         else:
-            first = f", first {one.file}" if one.file else ""
+            first = f", first {ruleset.file}" if ruleset.file else ""
             click.echo(f"rules{named}: from bundles{first}")
-    if all(one.paths for one in settings.rulesets):
+    if all(ruleset.paths for ruleset in settings.rulesets):
         for item in settings.input:
             if item.codec.startswith(DECLARED) and item.codec not in formats:
                 reason = f"no rule set has the format {item.codec!r}: its events are read as auto"
                 click.echo(safe(f"input {item.name}: {reason}"), err=True)
                 bad = True
-    if strict := [one for one in settings.rulesets if one.strict]:
-        beside, names = sum(one.max_memory for one in strict) >> 20, ", ".join(one.name for one in strict)
+    if strict := [ruleset for ruleset in settings.rulesets if ruleset.strict]:
+        beside = sum(ruleset.max_memory for ruleset in strict) >> 20
+        names = ", ".join(ruleset.name for ruleset in strict)
         most = settings.agent.max_memory >> 20
         click.echo(f"memory: at most {most} MiB of the agent and {beside} MiB of the strict rule sets {names}")
     sys.exit(1 if bad else 0)
@@ -163,12 +143,13 @@ def _check_response(settings: Config) -> None:
     from vedette.response.decide import Allowed, configured
     from vedette.response.nft import NFT, Nft
 
-    given = settings.response
-    allowed = Allowed([*configured(given.allow), *of_host(sessions=given.allow_sessions)])
-    how = "dry run" if given.dry_run else f"nftables, table inet {given.table}"
-    click.echo(f"response: {how}; {len(given.block)} tables of alerts; {len(allowed.networks)} networks never blocked")
-    if not given.dry_run:
-        nft = Nft(NFT, given.table, given.max_blocked)
+    response = settings.response
+    allowed = Allowed([*configured(response.allow), *of_host(sessions=response.allow_sessions)])
+    how = "dry run" if response.dry_run else f"nftables, table inet {response.table}"
+    tables = f"{len(response.block)} tables of alerts"
+    click.echo(f"response: {how}; {tables}; {len(allowed.networks)} networks never blocked")
+    if not response.dry_run:
+        nft = Nft(NFT, response.table, response.max_blocked)
         try:
             nft.run(nft.replace({}, allowed.networks), check=True)
         except OSError as error:
@@ -190,11 +171,11 @@ def _check_root(settings: Config) -> bool:
     return False
 
 
-def _check_rules(settings: Config, one: RulesetSettings, named: str, config: Path, formats: set[str]) -> bool:
+def _check_rules(settings: Config, ruleset: RulesetSettings, named: str, config: Path, formats: set[str]) -> bool:
     """Whether a rule does not run. ``formats`` gets what inputs may call those that the set declares."""
-    from vedette.runtime.deadrules import unreached
+    from vedette.runtime.rulesets.deadrules import unreached
 
-    plan = rule_plan(one.paths, one.pipelines, one.lookups, host_of(settings))
+    plan = rule_plan(ruleset.paths, ruleset.pipelines, ruleset.lookups, host_of(settings))
     formats.update(declared.codec.name for declared in plan.formats)
     idle = unreached(settings.input, plan).reasons
     for line in [*map(str, plan.refused), *idle[:IDLE_SHOWN]]:
@@ -224,8 +205,8 @@ def status(config: Path, data_dir: Path | None, as_json: bool) -> None:
     Example: vedette status -c vedette.toml --json
     """
     from vedette.cli.status_page import status_lines
-    from vedette.runtime.control import ask
-    from vedette.runtime.health import headline
+    from vedette.runtime.agent.control import ask
+    from vedette.runtime.agent.health import headline
 
     try:
         answer = ask(data_folder(config, data_dir) / "control.sock", "status")
@@ -267,7 +248,7 @@ def _codecs(config: Config) -> Codecs:
     from vedette.decode.codecs import with_declared
 
     if config.plugins.allow:
-        from vedette.runtime import decoders
+        from vedette.runtime.options import decoders
 
         decoders.plug(config.plugins.allow)
     codecs: dict[str, Codec] = {}
@@ -321,7 +302,7 @@ def logs_search(
     Example: vedette logs search --since 2h 'failed password'
     """
     from vedette.rawlog.read import search
-    from vedette.runtime.logs import log_to_stderr
+    from vedette.runtime.agent.logs import log_to_stderr
 
     log_to_stderr()
     folder = _raw_log(config, data_dir, identity)
@@ -329,9 +310,9 @@ def logs_search(
         compiled = re.compile(pattern.encode(), re.IGNORECASE)
     except re.error as error:
         fail(f"{pattern!r} is not a regular expression: {error}")
-    found = 0
+    count = 0
     for hit in search(folder, pattern=compiled, since=since, until=until, input=input_name, limit=limit):
-        found += 1
+        count += 1
         text = hit.raw.decode("utf-8", "replace")
         if as_json:
             row = {"log_id": hit.log_id, "offset": hit.offset, "length": hit.length, "input": hit.input,
@@ -339,9 +320,9 @@ def logs_search(
             click.echo(json_line(row))
         else:
             click.echo(f"{rfc3339(hit.received_at)} {hit.input} {safe(text)}")
-    if found == limit:
+    if count == limit:
         click.echo(f"vedette: stopped after {limit} events; there may be more: --limit, --since", err=True)
-    sys.exit(0 if found else 1)
+    sys.exit(0 if count else 1)
 
 
 @logs.command("show")
@@ -405,16 +386,16 @@ def logs_export(
     Example: vedette logs export --since 7d -o s3://owner/edge-1 --options-file owner.toml
     """
     from vedette.archive.stores import FolderStore, open_store
-    from vedette.runtime.export import LINES, Parts, Reader, Wanted
-    from vedette.runtime.inputs import context_of
-    from vedette.runtime.logs import log_to_stderr
+    from vedette.runtime.agent.logs import log_to_stderr
+    from vedette.runtime.offline.export import LINES, Parts, Reader, Wanted
+    from vedette.runtime.options.inputs import context_of
 
     log_to_stderr()
     folder = _raw_log(config, data_dir, identity)
     settings = load(config) if data_dir is None or config.exists() else Config()
     if data_dir is not None:
         settings = replace(settings, agent=replace(settings.agent, data_dir=data_dir))
-    contexts = {one.name: context_of(one) for one in settings.input}
+    contexts = {entry.name: context_of(entry) for entry in settings.input}
     try:
         codecs = _codecs(settings)
         wanted = Wanted(form, since, utc_now() if until is None else until, inputs, pattern)
@@ -428,10 +409,10 @@ def logs_export(
             missing = reader.damaged + reader.gone
         else:
             if "://" in output:
-                given = ArchiveSettings(output, options_file or settings.archive.options_file)
-                if mistake := next(given.mistakes(), ""):
+                place = ArchiveSettings(output, options_file or settings.archive.options_file)
+                if mistake := next(place.mistakes(), ""):
                     fail(f"--output{mistake.removeprefix('.url')}")
-                store = open_store(given)
+                store = open_store(place)
             else:
                 Path(output).mkdir(parents=True, exist_ok=True)
                 store = FolderStore(Path(output), 0o600)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from vedette.bundle.manifest import rfc3339
-from vedette.cli.console import config_option, fail, json_line, moment, safe
+from vedette.cli.console import config_option, fail, json_line, safe
+from vedette.cli.options import moment
 from vedette.config.settings import Config
 from vedette.fleet.overlay import load
 from vedette.system.durable import sync_path
@@ -45,14 +47,19 @@ def _settings(path: Path) -> Config:
     return config
 
 
-def _rows(config: Config, agent: str | None) -> tuple[str, list[Row]]:
-    """The agent's id, and what it has in the archive."""
+def _say(error: OSError) -> None:
+    click.echo(f"vedette: {safe(str(error))}", err=True)
+
+
+def _rows(config: Config, agent: str | None, refuse: Callable[[OSError], None] = _say) -> tuple[str, list[Row]]:
+    """The agent's id, and what it has in the archive. ``refuse`` is called for each row in the store that is none."""
     from vedette.archive.archiver import stored_rows
     from vedette.archive.index import Index
     from vedette.archive.stores import open_store
 
     if agent is not None:
-        return agent, sorted(stored_rows(open_store(config.archive), agent), key=lambda row: row.segment)
+        rows = stored_rows(open_store(config.archive), agent, refuse)
+        return agent, sorted(rows, key=lambda row: row.segment)
     return config.agent.id, Index(config.agent.archive_dir, config.archive, config.agent.id).rows()
 
 
@@ -66,14 +73,14 @@ def status(config: Path) -> None:
     Example: vedette archive status
     """
     from vedette.cli.status_page import archive_lines
-    from vedette.runtime.control import ask
+    from vedette.runtime.agent.control import ask
 
     settings = _settings(config)
     try:
         with suppress(ConnectionError, FileNotFoundError):
-            found = ask(settings.agent.control_socket, "status")["archive"]
-            click.echo("\n".join(map(safe, archive_lines(found))))
-            sys.exit(1 if found["failing"] else 0)
+            shown = ask(settings.agent.control_socket, "status")["archive"]
+            click.echo("\n".join(map(safe, archive_lines(shown))))
+            sys.exit(1 if shown["failing"] else 0)
         _, rows = _rows(settings, None)
     except (OSError, ValueError) as error:
         fail(error)
@@ -92,7 +99,7 @@ def list_(config: Path, agent: str | None, as_json: bool) -> None:
 
     Example: vedette archive list
     """
-    from dataclasses import asdict
+    from msgspec.structs import asdict
 
     try:
         _, rows = _rows(_settings(config), agent)
@@ -113,7 +120,7 @@ def list_(config: Path, agent: str | None, as_json: bool) -> None:
 def verify(config: Path, agent: str | None, read: bool) -> None:
     """Compare the store's objects with what was archived.
 
-    Exit code 1 when objects are missing or differ: each is named.
+    Exit code 1 when objects are missing or differ, or a KEY.json beside one cannot be read: each is named.
 
     Example: vedette archive verify
     """
@@ -121,22 +128,24 @@ def verify(config: Path, agent: str | None, read: bool) -> None:
 
     settings = _settings(config)
     try:
-        who, rows = _rows(settings, agent)
+        refused = list[OSError]()
+        who, rows = _rows(settings, agent, refused.append)
         store = open_store(settings.archive)
-        wrong = [one for row in rows if (one := _wrong(store, f"{who}/{row.name}", row, read))]
+        wrong = [mistake for row in rows if (mistake := _wrong(store, f"{who}/{row.name}", row, read))]
     except OSError as error:
         fail(error)
-    click.echo("\n".join([*wrong, f"{len(rows) - len(wrong)} of {len(rows)} objects are as they were archived"]))
-    sys.exit(1 if wrong else 0)
+    total = f"{len(rows) - len(wrong)} of {len(rows)} objects are as they were archived"
+    click.echo("\n".join([*(safe(str(error)) for error in refused), *wrong, total]))
+    sys.exit(1 if wrong or refused else 0)
 
 
 def _wrong(store: Store, key: str, row: Row, read: bool) -> str:
     """What is wrong with an object; empty: nothing. Raises OSError."""
     from vedette.archive.archiver import matches
 
-    if (found := store.stat(key)) is None:
+    if (properties := store.stat(key)) is None:
         return f"{key}: missing"
-    same = matches(store, key, row, found._replace(tag="") if read else found, lambda size: None)
+    same = matches(store, key, row, properties._replace(tag="") if read else properties, lambda size: None)
     return "" if same else f"{key}: differs from what was archived"
 
 
@@ -166,8 +175,8 @@ def restore(
     try:
         who, rows = _rows(settings, agent)
         (folder / "raw").mkdir(mode=0o750, parents=True, exist_ok=True)
-        known = Index(folder, settings.archive, who)
-        reach = Reach(folder / "raw", known, lambda: open_store(settings.archive), who, identity)
+        index = Index(folder, settings.archive, who)
+        reach = Reach(folder / "raw", index, lambda: open_store(settings.archive), who, identity)
         taken = 0
         for row in rows:
             if (since is None or row.received_to >= since) and (until is None or row.received_from < until):

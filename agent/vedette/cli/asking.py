@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from vedette.cli.console import broker_options, json_line, required_or_empty, safe
+from vedette.cli.console import json_line, safe
+from vedette.cli.options import broker_options, required_or_empty
 from vedette.fleet import labels
 from vedette.fleet.replies import Part
 from vedette.fleet.requests import Request
@@ -21,7 +22,7 @@ from vedette.region.repository import Repository
 from vedette.region.requests import Collection
 from vedette.region.sign import load_key, public_text
 from vedette.region.steer.ordering import operator_of
-from vedette.runtime.logs import log_to_stderr
+from vedette.runtime.agent.logs import log_to_stderr
 
 NO_ANSWER = "no answer"
 
@@ -181,7 +182,7 @@ def stop(options: Asking, id: str) -> Collection:
     collection = Collection(folder, options.authorities, options.revoked, options.operator)
     if broker is None:
         collection.cancel(load_key(options.key))
-        if not all(one.over for one in collection.answers.values()):
+        if not all(answer.over for answer in collection.answers.values()):
             collection.carry()
             click.echo("it goes with: vedette fleet export --site")
         return collection

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from vedette.bundle.seal import MAX_BODY
-from vedette.cli.console import fail, pipeline_options, safe, whom
+from vedette.cli.console import fail, safe, whom
+from vedette.cli.options import pipeline_options
 from vedette.region import build as builder
 from vedette.region import sign as signer
 from vedette.system.folders import read_regular
@@ -84,22 +85,22 @@ def build(
     from vedette.rules import build as compiler
     from vedette.rules.authoring import cases
     from vedette.rules.selftest import check
-    from vedette.rules.tables import made
+    from vedette.rules.tables import build_lookups
 
     if not is_name(name, 64):
         fail(f"--name {safe(name)}: expects letters, digits, '_', '-' or '.' (at most 64, no '.' first)")
     traffic = sample.read_bytes() if sample else b""
     now = int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()) * 1_000_000  # the former: reproducible builds
     with TemporaryDirectory() as folder:  # a lookup stays mapped when its file is gone
-        given = made(rules, pipelines, lookups, functions, Path(folder), now)
-        found = compiler.load(rules, pipelines, given.lookups, functions)
-    for table in given.unasked:
+        tables = build_lookups(rules, pipelines, lookups, functions, Path(folder), now)
+        ruleset = compiler.load(rules, pipelines, tables.lookups, functions)
+    for table in tables.unasked:
         click.echo(safe(f"{table}: no rule asks the lookup {table.stem}: left out"), err=True)
-    plan = compiler.from_rules(found, sample=traffic)
-    asked = {one for one, _ in plan.asked}
+    plan = compiler.from_rules(ruleset, sample=traffic)
+    asked = {name for name, _ in plan.asked}
     if others := sorted({*apart} - asked):
         fail(f"--apart {safe(others[0])}: no rule asks a lookup of that name")
-    size = sum(plan.lookups[one].size for one in asked - {*apart})
+    size = sum(plan.lookups[name].size for name in asked - {*apart})
     if size > MAX_BODY:
         fail(
             f"the lookups of the rules have {size:,} bytes, a bundle at most {MAX_BODY:,}:"
@@ -122,7 +123,9 @@ def build(
         expires=now + days * 86_400_000_000,
         plan=artifact.plan,
         databases=artifact.databases,
-        sources=_sources(rules, [*compiler.files(rules), *found.module_files], {one.path for one in plan.refused}),
+        sources=_sources(
+            rules, [*compiler.files(rules), *ruleset.module_files], {refusal.path for refusal in plan.refused}
+        ),
         rules=listed,
         lookups={name: plan.lookups[name].data for name in sorted(asked - {*apart})},
         tests=[*(case.to_row() for case in tests), *(case.to_row() for case in timed)],

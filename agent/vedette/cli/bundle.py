@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from vedette import __version__
 from vedette.cli.console import Commands, config_option, fail, json_line, ruleset_of, safe, whom
 from vedette.config.read import load
 from vedette.config.settings import DEFAULT_SET
+from vedette.version import __version__
 
 if TYPE_CHECKING:
     from vedette.bundle.install import BundleDir
@@ -48,19 +48,19 @@ def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
     from vedette.bundle.install import read_bundle
     from vedette.bundle.manifest import rfc3339
     from vedette.bundle.trust import verify as verify_bundle
-    from vedette.runtime.validate import validate
+    from vedette.runtime.rulesets.validate import validate
 
     try:
-        found = verify_bundle(read_bundle(path), keys, __version__)
-        engine = validate(found)
+        bundle = verify_bundle(read_bundle(path), keys, __version__)
+        engine = validate(bundle)
     except ValueError as error:
         click.echo(safe(f"{path}: refused: {error}"), err=True)
         raise SystemExit(1) from None
-    click.echo(
-        f"{path}: good: {engine.plan.counted}, {len(found.tests)} self-tests pass; {whom(found.fleet, found.channel)}"
-    )
-    if found.expired(time.time_ns() // 1000):
-        click.echo(f"{path}: expired at {rfc3339(found.manifest.expires)}: agents do not install it any more", err=True)
+    addressee = whom(bundle.fleet, bundle.channel)
+    click.echo(f"{path}: good: {engine.plan.counted}, {len(bundle.tests)} self-tests pass; {addressee}")
+    if bundle.expired(time.time_ns() // 1000):
+        ended = rfc3339(bundle.manifest.expires)
+        click.echo(f"{path}: expired at {ended}: agents do not install it any more", err=True)
         raise SystemExit(1)
 
 
@@ -79,25 +79,25 @@ def bundle_show(path: Path, as_json: bool) -> None:
     from vedette.bundle.trust import inspect
 
     try:
-        found = inspect(read_bundle(path))
-        rules = found.rules
+        contents = inspect(read_bundle(path))
+        rules = contents.rules
     except (OSError, ValueError) as error:
         fail(f"{path}: {error}")
     if as_json:
-        document = {"manifest": orjson.loads(found.manifest_bytes), "digest": found.digest, "rules": rules}
+        document = {"manifest": orjson.loads(contents.manifest_bytes), "digest": contents.digest, "rules": rules}
         click.echo(json_line(document, indent=True))
         return
-    manifest = found.manifest
+    manifest = contents.manifest
     kinds = [_kind(rule) for rule in rules]
     single, refused, stated = (kinds.count(kind) for kind in ("detection", "refused", "statement"))
     related = len(kinds) - single - refused - stated
     counted = f"{single} rules, {related} correlations" + (f", {stated} statements" if stated else "")
     click.echo(
-        f"{manifest.name} version {manifest.version}, digest {found.digest[:12]}, file {found.sha256[:12]}\n"
+        f"{manifest.name} version {manifest.version}, digest {contents.digest[:12]}, file {contents.sha256[:12]}\n"
         f"created {rfc3339(manifest.created)}, expires {rfc3339(manifest.expires)}\n"
         f"needs agent {manifest.min_agent}; databases for {manifest.hyperscan}\n"
-        f"{whom(found.fleet, found.channel)}\n"
-        f"{counted}, {refused} refused, {len(found.tests)} self-tests"
+        f"{whom(contents.fleet, contents.channel)}\n"
+        f"{counted}, {refused} refused, {len(contents.tests)} self-tests"
     )
     for rule, kind in zip(rules, kinds, strict=True):
         click.echo(safe(f"  {kind:<16} {rule.get('level', ''):<13} {rule.get('title', '')}"))
@@ -125,19 +125,19 @@ def bundle_rollback(config: Path, ruleset: str, version: int | None) -> None:
     Example: vedette bundle rollback -c vedette.toml
     """
     from vedette.bundle.install import BundleDir
-    from vedette.runtime.control import ask
-    from vedette.runtime.logs import log_to_stderr
+    from vedette.runtime.agent.control import ask
+    from vedette.runtime.agent.logs import log_to_stderr
 
     log_to_stderr()
     settings = load(config)
-    one = ruleset_of(settings, ruleset)
-    if one.paths:
+    chosen = ruleset_of(settings, ruleset)
+    if chosen.paths:
         raise ValueError("the rules come from folders (paths), not from bundles: change them there")
     bundles = BundleDir(
         settings.agent.bundle_dir(ruleset),
         settings.bundles.trusted_keys,
         fleet=settings.agent.fleet,
-        channel=one.channel,
+        channel=chosen.channel,
     )
     named = {} if ruleset == DEFAULT_SET else {"ruleset": ruleset}
     if version is None and (current := bundles.installed()) is not None:
@@ -157,7 +157,7 @@ def bundle_rollback(config: Path, ruleset: str, version: int | None) -> None:
 def _rollback_on_disk(settings: Config, bundles: BundleDir, version: int | None) -> dict[str, Any]:
     """For an agent that is not running. Raises BlockingIOError when it is, FileNotFoundError when it never was: files
     made here would belong to whoever runs the command, not to the agent's user."""
-    from vedette.runtime.validate import validate
+    from vedette.runtime.rulesets.validate import validate
     from vedette.store.store import own
 
     folder = settings.agent.store_dir
@@ -167,9 +167,9 @@ def _rollback_on_disk(settings: Config, bundles: BundleDir, version: int | None)
     try:
         if version is not None and bundles.gone_back(version):
             return {"bundle": f"version {_current(bundles)}", "withdrawn": bundles.withdrawn(), "done": False}
-        found, _ = bundles.rollback(validate)
+        bundle, _ = bundles.rollback(validate)
         return {
-            "bundle": f"{found.manifest.name}-{found.version}",
+            "bundle": f"{bundle.manifest.name}-{bundle.version}",
             "withdrawn": bundles.withdrawn(),
             "done": True,
         }

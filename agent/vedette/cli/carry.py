@@ -18,7 +18,7 @@ from vedette.cli.console import safe
 from vedette.config.settings import Config
 from vedette.fleet import carried
 from vedette.fleet.overlay import load
-from vedette.runtime.control import ask
+from vedette.runtime.agent.control import ask
 from vedette.system.durable import sync_path
 from vedette.system.wallclock import utc_now
 
@@ -42,8 +42,8 @@ def carry_in(path: Path, file: Path) -> None:
         shutil.rmtree(new)
         raise
     _give(new, config.agent.data_dir)
-    for kept in sorted(new.rglob("*")):
-        sync_path(kept)
+    for path_in in sorted(new.rglob("*")):
+        sync_path(path_in)
     target = folder / "carried"
     if target.exists():
         target.rename(old)
@@ -56,14 +56,14 @@ def carry_in(path: Path, file: Path) -> None:
         click.echo(f"{count} files are there; the agent takes them when it starts")
         return
     click.echo(f"{count} files; in force: desired document {took['desired']}, roll-out document {took['rollout']}")
-    for one in took.get("requests", []):
-        done = f"refused: {one['refused']}: {one['why']}" if one["refused"] else "taken"
-        click.echo(safe(f"request {one['request'][:8]}: {done}"), err=bool(one["refused"]))
+    for request in took.get("requests", []):
+        done = f"refused: {request['refused']}: {request['why']}" if request["refused"] else "taken"
+        click.echo(safe(f"request {request['request'][:8]}: {done}"), err=bool(request["refused"]))
     if said := took.get("certificate"):
         click.echo(safe(f"certificate: {said}"), err=said.startswith("refused"))
     if said and said.startswith("refused"):
         raise SystemExit(1)
-    if any(one["refused"] not in ("", "replayed") for one in took.get("requests", [])):
+    if any(request["refused"] not in ("", "replayed") for request in took.get("requests", [])):
         raise SystemExit(1)
 
 

@@ -29,7 +29,7 @@ _path = click.Path(path_type=Path)
 @click.group(invoke_without_command=True)
 @options
 @click.pass_context
-def console(ctx: click.Context, /, **given: Any) -> None:
+def console(ctx: click.Context, /, **options: Any) -> None:
     """Serve the region's console: pages and the HTTP API.
 
     Reads the tables that vedette-spark keeps; with --broker it shows the fleet live, with --trust and --operator it
@@ -38,12 +38,12 @@ def console(ctx: click.Context, /, **given: Any) -> None:
 
     Example: vedette region console --tables tables --broker mqtt://region:1883
     """
-    settings = made(**given)
+    settings = made(**options)
     ctx.obj = settings
     if ctx.invoked_subcommand is not None:
         return
     from vedette.config.settings import LogSettings
-    from vedette.runtime.logs import configure_logging
+    from vedette.runtime.agent.logs import configure_logging
 
     configure_logging(LogSettings())
     if mistakes := [*settings.mistakes()]:
@@ -115,14 +115,21 @@ def user_list(settings: Settings, as_json: bool) -> None:
     Example: vedette region console user list
     """
     with _store(settings) as store:
-        for one in store.accounts.all():
-            places = [f"{grant.role} {grant.fleet}/{grant.site}" for grant in one.grants]
-            origin = "oidc" if one.subject else "local"
+        for account in store.accounts.all():
+            places = [f"{grant.role} {grant.fleet}/{grant.site}" for grant in account.grants]
+            origin = "oidc" if account.subject else "local"
             if as_json:
-                click.echo(json_line({"name": one.name, "origin": origin, "disabled": one.disabled, "grants": places,
-                                      "password": bool(one.password)}))  # fmt: skip
+                row = {
+                    "name": account.name,
+                    "origin": origin,
+                    "disabled": account.disabled,
+                    "grants": places,
+                    "password": bool(account.password),
+                }
+                click.echo(json_line(row))
             else:
-                click.echo(safe(f"{one.name:<24}{'disabled' if one.disabled else origin:<10}{', '.join(places)}"))
+                state = "disabled" if account.disabled else origin
+                click.echo(safe(f"{account.name:<24}{state:<10}{', '.join(places)}"))
 
 
 @user.command("remove")
@@ -234,14 +241,14 @@ def audit_verify(settings: Settings, file: Path | None, noted: tuple[str, ...]) 
         from vedette_console.store.audit import from_json, verify
     if file is None:
         with _store(settings) as store:
-            found = store.audit.verify(hashes)
+            verdict = store.audit.verify(hashes)
     else:
         with file.open(encoding="utf-8") as lines:
-            found = verify((from_json(line) for line in lines if line.strip()), noted=hashes)
-    if found.broken is not None:
-        click.echo(f"row {found.broken}: {found.reason}; {found.rows} rows before it are whole")
+            verdict = verify((from_json(line) for line in lines if line.strip()), noted=hashes)
+    if verdict.broken is not None:
+        click.echo(f"row {verdict.broken}: {verdict.reason}; {verdict.rows} rows before it are whole")
         raise SystemExit(1)
-    click.echo(f"{found.rows} rows, whole; noted: {found.rows}:{found.head}")
+    click.echo(f"{verdict.rows} rows, whole; noted: {verdict.rows}:{verdict.head}")
 
 
 @contextmanager

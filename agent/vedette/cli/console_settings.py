@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vedette.cli.console import broker_options, broker_settings, fail
+from vedette.cli.console import fail
+from vedette.cli.options import broker_options, broker_settings
 from vedette.model.times import seconds
 
 if TYPE_CHECKING:
@@ -25,14 +26,17 @@ def _from_file(ctx: click.Context, param: click.Parameter, value: Path | None) -
     import tomllib
 
     try:
-        given = tomllib.loads(value.read_text("utf-8"))
+        options = tomllib.loads(value.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise click.BadParameter(f"{value}: {error}") from error
-    names = {one.opts[-1].lstrip("-"): one.name or "" for one in ctx.command.params if isinstance(one, click.Option)}
-    for key in given:
+    by_options = [option for option in ctx.command.params if isinstance(option, click.Option)]
+    names = {option.opts[-1].lstrip("-"): option.name or "" for option in by_options}
+    for key in options:
         if key not in names or key == "config":
             raise click.BadParameter(f"{value}: there is no option {key!r}")
-    ctx.default_map = {names[key]: [*map(str, one)] if isinstance(one, list) else one for key, one in given.items()}
+    ctx.default_map = {
+        names[key]: [*map(str, setting)] if isinstance(setting, list) else setting for key, setting in options.items()
+    }
 
 
 def _period(ctx: click.Context, param: click.Parameter, value: str) -> float:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from vedette.cli.console import broker_options, broker_settings, json_line, safe
+from vedette.cli.console import json_line, safe
 from vedette.cli.member import existing, folder_option, zip_options
+from vedette.cli.options import broker_options, broker_settings
 
 
 @click.group("token")
@@ -53,17 +54,17 @@ def token_create(fleet: str, labels: tuple[str, ...], uses: int, expires: str, f
         raise ValueError(f"--labels {safe(bad)}: expects NAME=VALUE")
     with existing(folder) as region:
         region.check_name(fleet=fleet)
-        made = Tokens(folder).create(
+        grant = Tokens(folder).create(
             fleet,
             uses=uses,
             seconds=seconds(expires),
             labels={name: value for name, _, value in pairs},
             now=time.time(),
         )
-        region.audit("token_made", token=made.id, fleet=fleet, uses=uses, expires=made.expires, labels=made.labels)
-    click.echo(made.token().text())
-    ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(made.expires))
-    click.echo(f"token {made.id}: fleet {fleet}, {uses} agents, until {ends}", err=True)
+        region.audit("token_made", token=grant.id, fleet=fleet, uses=uses, expires=grant.expires, labels=grant.labels)
+    click.echo(grant.token().text())
+    ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(grant.expires))
+    click.echo(f"token {grant.id}: fleet {fleet}, {uses} agents, until {ends}", err=True)
 
 
 @token.command("zip")
@@ -88,9 +89,9 @@ def token_zip(id: str, folder: Path, broker: str, release: Path, bundle: Path | 
         grant, signing = Tokens(folder).find(id), site_key(folder)
         if (state := grant.state(time.time())) != "usable":
             raise ValueError(f"token {id} is {state}: make another with 'vedette region token create'")
-        made = site_zip(release, of_token(grant.token(), broker), Rules(bundle, key), folder, signing)
-        region.audit("token_zipped", token=grant.id, file=made.name)
-        click.echo(f"to install {grant.uses - len(grant.used)} hosts: {made}: secret, it holds the token")
+        path = site_zip(release, of_token(grant.token(), broker), Rules(bundle, key), folder, signing)
+        region.audit("token_zipped", token=grant.id, file=path.name)
+        click.echo(f"to install {grant.uses - len(grant.used)} hosts: {path}: secret, it holds the token")
         click.echo(f"for whoever installs it: --site-key {public_text(load_key(signing))}")
 
 
@@ -109,14 +110,22 @@ def token_list(folder: Path, as_json: bool) -> None:
         grants = Tokens(folder).grants
     if not as_json:
         click.echo(f"{'token':<18}{'fleet':<16}{'state':<10}{'used':>6}{'uses':>7}  expires")
-    for one in grants.values():
+    for grant in grants.values():
         if as_json:
-            row = {"token": one.id, "fleet": one.fleet, "state": one.state(now), "used": one.used, "uses": one.uses,
-                   "expires": one.expires, "labels": one.labels}  # fmt: skip
+            row = {
+                "token": grant.id,
+                "fleet": grant.fleet,
+                "state": grant.state(now),
+                "used": grant.used,
+                "uses": grant.uses,
+                "expires": grant.expires,
+                "labels": grant.labels,
+            }
             click.echo(json_line(row))
             continue
-        ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(one.expires))
-        click.echo(safe(f"{one.id:<18}{one.fleet:<16}{one.state(now):<10}{len(one.used):>6}{one.uses:>7}  {ends}"))
+        ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(grant.expires))
+        state = grant.state(now)
+        click.echo(safe(f"{grant.id:<18}{grant.fleet:<16}{state:<10}{len(grant.used):>6}{grant.uses:>7}  {ends}"))
 
 
 @token.command("revoke")
@@ -190,7 +199,7 @@ def enroller(
     """
     from vedette.config.settings import LogSettings
     from vedette.region.enroller import Enroller, EnrollerSettings
-    from vedette.runtime.logs import configure_logging
+    from vedette.runtime.agent.logs import configure_logging
 
     configure_logging(LogSettings())
 

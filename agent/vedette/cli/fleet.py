@@ -60,9 +60,11 @@ def fleet_export(answers: bool, out: Path | None, config: Path) -> None:
 
 @fleet.command("audit")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--known", metavar="SEQ:DIGEST", default="", help="A line that was seen before, as heartbeats report it.")
+@click.option(
+    "--known", "anchor", metavar="SEQ:DIGEST", default="", help="A line that was seen before, as heartbeats report it."
+)
 @click.option("--show", is_flag=True, help="Print its lines, but for their digests.")
-def fleet_audit(path: Path, known: str, show: bool) -> None:
+def fleet_audit(path: Path, anchor: str, show: bool) -> None:
     """Check that an audit record was not changed.
 
     Of the centre (trust/audit.jsonl, requests/audit.jsonl) or of an agent (fleet/audit.jsonl in its data folder): there
@@ -70,9 +72,9 @@ def fleet_audit(path: Path, known: str, show: bool) -> None:
 
     Example: vedette fleet audit trust/audit.jsonl
     """
-    match = re.fullmatch(r"(\d{1,12}):([0-9a-f]{64})", known)
-    if known and match is None:
-        raise ValueError(f"{known!r} is not SEQ:DIGEST, such as 17:{'0' * 8}…")
+    match = re.fullmatch(r"(\d{1,12}):([0-9a-f]{64})", anchor)
+    if anchor and match is None:
+        raise ValueError(f"{anchor!r} is not SEQ:DIGEST, such as 17:{'0' * 8}…")
     head, fault = verify(path, Head(int(match[1]), match[2]) if match else None)
     if fault is not None:
         click.echo(safe(f"{path}:{fault.line}: {fault.reason}"), err=True)

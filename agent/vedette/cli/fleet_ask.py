@@ -88,11 +88,11 @@ def evidence(
     """
     if alert:
         try:
-            found = kept.find(alert, place_of_alerts)
+            sighting = kept.find(alert, place_of_alerts)
         except LookupError as error:
             raise ValueError(str(error)) from error
-        options["agents"], options["group"] = (found.agent,), ""
-        body: dict[str, Any] = {"ref": found.ref, "around": around}
+        options["agents"], options["group"] = (sighting.agent,), ""
+        body: dict[str, Any] = {"ref": sighting.ref, "around": around}
     else:
         if not (since and until):
             raise ValueError("give an ALERT, or --agent with --from and --to")
@@ -113,13 +113,13 @@ def fetch(id: str, place: Path, **options: Any) -> None:
 
     Example: vedette fleet fetch 1f0c29aa --key ann.pem --broker mqtts://region.example:8883 …
     """
-    given = read_options(**options)
-    collection = asking.fetch(given, id, fleet_hunt.News().came)
+    settings = read_options(**options)
+    collection = asking.fetch(settings, id, fleet_hunt.News().came)
     if collection.request.kind == "hunt":
-        raise SystemExit(fleet_hunt.shown(given, collection))
+        raise SystemExit(fleet_hunt.shown(settings, collection))
     if collection.request.kind == "evidence":
-        raise SystemExit(_stored(collection, place, True, as_lines=not given.as_json))
-    if given.as_json:
+        raise SystemExit(_stored(collection, place, True, as_lines=not settings.as_json))
+    if settings.as_json:
         as_json(collection)
     else:
         table([("agent", "state"), *((agent, state(collection, agent)) for agent in collection.answers)])
@@ -140,10 +140,10 @@ def cancel(id: str, **options: Any) -> None:
 
     Example: vedette fleet cancel 1f0c29aa --key ann.pem --broker mqtts://region.example:8883 …
     """
-    given = read_options(**options)
-    collection = asking.stop(given, id)
+    settings = read_options(**options)
+    collection = asking.stop(settings, id)
     if collection.request.kind == "hunt":
-        fleet_hunt.shown(given, collection)
+        fleet_hunt.shown(settings, collection)
         return
     table([("agent", "state"), *((agent, state(collection, agent)) for agent in collection.answers)])
 
@@ -197,10 +197,10 @@ def _rows(collection: Collection, names: str, cells: Callable[[Mapping[str, Any]
     for agent in collection.answers:
         for record in collection.records(agent):
             try:
-                found = [text(cell) for cell in cells(record)]
+                texts = [text(cell) for cell in cells(record)]
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-                found = ["of a wrong form", *[""] * (len(columns) - 1)]
-            rows.append((agent, *found))
+                texts = ["of a wrong form", *[""] * (len(columns) - 1)]
+            rows.append((agent, *texts))
     table(rows)
 
 

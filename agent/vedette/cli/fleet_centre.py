@@ -12,14 +12,15 @@ import click
 
 from vedette.bundle.manifest import rfc3339
 from vedette.bundle.seal import key_text, public_key
-from vedette.cli.console import broker_options, json_line, safe
+from vedette.cli.console import json_line, safe
+from vedette.cli.options import broker_options
 from vedette.fleet.operators import Operators
 from vedette.mqtt.settings import MqttSettings
 from vedette.region import announce, compare, fleetfile, fleetlookups, sites
 from vedette.region.repository import Repository, copied
 from vedette.region.roles import ONLINE, Signatory
 from vedette.region.sign import keygen, load_key
-from vedette.runtime.logs import log_to_stderr
+from vedette.runtime.agent.logs import log_to_stderr
 from vedette.system.wallclock import utc_now
 from vedette.system.within import is_name
 
@@ -109,10 +110,10 @@ def init(
         repository.create(
             name, roots, root_threshold or min(2, len(roots)), operators, targets_threshold or min(2, len(operators))
         )
-    for one in dict.fromkeys(signatory.name for signatory in (*roots, *operators)):
-        if (keys / f"{one}.pem").exists():
-            repository.sign(load_key(keys / f"{one}.pem"))
-    if any(one.missing for one in repository.signatures()):
+    for signatory in dict.fromkeys(signatory.name for signatory in (*roots, *operators)):
+        if (keys / f"{signatory}.pem").exists():
+            repository.sign(load_key(keys / f"{signatory}.pem"))
+    if any(signature.missing for signature in repository.signatures()):
         _show_signatures(repository)
         return
     repository.commit()
@@ -139,21 +140,21 @@ def plan(path: Path, folder: Path, retry: bool, discard: bool, **broker: Any) ->
         repository.discard()
         click.echo("nothing is staged now")
         return
-    made = fleetfile.read(path, repository.fleet)
+    wanted = fleetfile.read(path, repository.fleet)
     before, rollout = repository.desired(), repository.rollout()
-    after = fleetfile.next_desired(made, repository.fleet, before, rollout, utc_now(), retry=retry)
-    operators = fleetfile.next_operators(made, repository.fleet, repository.operators())
+    after = fleetfile.next_desired(wanted, repository.fleet, before, rollout, utc_now(), retry=retry)
+    operators = fleetfile.next_operators(wanted, repository.fleet, repository.operators())
     _warn(repository)
     if after is None and operators is not None and before is not None:
         _show_operators(repository.operators(), operators)
-        repository.stage_desired(before, made.files, operators)
+        repository.stage_desired(before, wanted.files, operators)
         _show_signatures(repository)
         return
     if after is None:
         click.echo(f"{path}: nothing changes")
-        if before is not None and any(one.role == "targets" for one in repository.warnings()):
-            repository.stage_desired(before, made.files)
-            fleetlookups.keep(folder, made.lookups)
+        if before is not None and any(warning.role == "targets" for warning in repository.warnings()):
+            repository.stage_desired(before, wanted.files)
+            fleetlookups.keep(folder, wanted.lookups)
             _show_signatures(repository)
         return
     beats = _heartbeats(broker, repository.fleet)
@@ -166,18 +167,18 @@ def plan(path: Path, folder: Path, retry: bool, discard: bool, **broker: Any) ->
         if who[group.name]:
             more = f" and {len(who[group.name]) - SHOWN} more" if len(who[group.name]) > SHOWN else ""
             click.echo(safe(f"  {', '.join(who[group.name][:SHOWN])}{more}"))
-        for one in changed:
-            if one.group == group.name:
-                click.echo(safe(f"  {_moved(one)}"))
+        for difference in changed:
+            if difference.group == group.name:
+                click.echo(safe(f"  {_moved(difference)}"))
     gone = {group.name for group in before.groups} - {*who} if before else set()
     for name in sorted(gone):
         click.echo(safe(f"group {name}: gone; its agents stay as they are"))
     if after.rings:
         click.echo(f"in rings: {', '.join(ring.name for ring in after.rings)}")
-    fleetlookups.keep(folder, made.lookups)
+    fleetlookups.keep(folder, wanted.lookups)
     if operators is not None:
         _show_operators(repository.operators(), operators)
-    repository.stage_desired(after, made.files, operators)
+    repository.stage_desired(after, wanted.files, operators)
     _show_signatures(repository)
 
 
@@ -195,8 +196,8 @@ def sign(folder: Path, key: Path) -> None:
     repository = Repository(folder)
     staged = repository.desired(staged=True) if repository.staged("targets") else None
     if staged is not None:
-        for one in compare.differences(repository.desired(), staged):
-            click.echo(safe(f"group {one.group}: {_moved(one)}"))
+        for difference in compare.differences(repository.desired(), staged):
+            click.echo(safe(f"group {difference.group}: {_moved(difference)}"))
         if (asking := repository.operators(staged=True)) is not None and not asking.same(repository.operators()):
             _show_operators(repository.operators(), asking)
     roles = repository.sign(load_key(key))
@@ -236,9 +237,9 @@ def apply(folder: Path, target: Path | None, whole: bool, **broker: Any) -> None
         )
     desired = repository.desired()
     if desired is not None and desired.rings:
-        known = ((rollout := repository.rollout()) and rollout.changes) or {}
+        begun = ((rollout := repository.rollout()) and rollout.changes) or {}
         changes = (change for group in desired.groups for _, _, change in group.changes())
-        waiting = [change.id for change in changes if change.id not in known and not change.stays]
+        waiting = [change.id for change in changes if change.id not in begun and not change.stays]
         if waiting:
             click.echo(f"{len(waiting)} changes wait for the controller to begin their first ring")
     _warn(repository)
@@ -267,20 +268,20 @@ def status(folder: Path, as_json: bool, **broker: Any) -> None:
         time = beat.get("time")
         if agent_id not in beats or (type(time) is int and time >= beats[agent_id]["time"]):
             beats[agent_id] = beat
-    found = compare.rows(desired, repository.rollout(), beats)
+    rows = compare.rows(desired, repository.rollout(), beats)
     group = None
-    for row in found:
+    for row in rows:
         if as_json:
             click.echo(json_line({**row._asdict(), "reasons": [*row.reasons]}))
             continue
         if row.group != group:
-            same = [one for one in found if one.group == row.group]
-            good = sum(one.state == compare.AS_WANTED for one in same)
+            same = [other for other in rows if other.group == row.group]
+            good = sum(other.state == compare.AS_WANTED for other in same)
             click.echo(safe(f"{row.group or 'in no group'}: {good} of {len(same)} as wanted"))
             group = row.group
         click.echo(safe(f"  {row.agent_id:<24} {row.state:<10} {'; '.join(row.reasons)}".rstrip()))
     expired = _warn(repository)
-    raise SystemExit(1 if expired or any(row.state == compare.PROBLEM for row in found) else 0)
+    raise SystemExit(1 if expired or any(row.state == compare.PROBLEM for row in rows) else 0)
 
 
 @click.command()
@@ -302,7 +303,7 @@ def rotate(
     if repository.newest("root") is None:
         raise FileNotFoundError(f"{folder}: no fleet here: `vedette fleet init` makes one")
     wanted = {"root": (root_keys, root_threshold), "targets": (targets_keys, targets_threshold)}
-    present = {role: {one.name: one for one in repository.signatories(role)} for role in wanted}
+    present = {role: {signatory.name: signatory for signatory in repository.signatories(role)} for role in wanted}
     with _signatories(keys, *((entries, present[role]) for role, (entries, _) in wanted.items())) as signatories:
         roles = {
             role: (named, threshold or min(2, len(named)))
@@ -315,11 +316,11 @@ def rotate(
 
 def _show_operators(before: Operators | None, after: Operators) -> None:
     """Who may ask hosts from now on, and who no longer."""
-    known = before.by_name if before else {}
-    for name, one in after.by_name.items():
-        row = f"{', '.join(sorted(one.roles))}, until {rfc3339(one.expires)}, {key_text(one.key)}"
-        click.echo(safe(f"operator {name}: {row}{'' if known.get(name) == one else '  (changed)'}"))
-    for name in sorted(known.keys() - after.by_name.keys()):
+    former = before.by_name if before else {}
+    for name, operator in after.by_name.items():
+        row = f"{', '.join(sorted(operator.roles))}, until {rfc3339(operator.expires)}, {key_text(operator.key)}"
+        click.echo(safe(f"operator {name}: {row}{'' if former.get(name) == operator else '  (changed)'}"))
+    for name in sorted(former.keys() - after.by_name.keys()):
         click.echo(safe(f"operator {name}: taken out"))
 
 
@@ -331,29 +332,29 @@ def _heartbeats(broker: dict[str, Any], name: str) -> dict[str, dict[str, Any]]:
 def _show_signatures(repository: Repository) -> None:
     """What is staged, who has signed it, and what to do next."""
     staged = repository.signatures()
-    for one in staged:
-        by = f"signed by {', '.join(one.signed)}" if one.signed else "not signed"
-        click.echo(safe(f"staged: {one.role} version {one.version}: {by}, {one.missing} signatures missing"))
+    for role in staged:
+        by = f"signed by {', '.join(role.signed)}" if role.signed else "not signed"
+        click.echo(safe(f"staged: {role.role} version {role.version}: {by}, {role.missing} signatures missing"))
     if staged:
-        signed = not any(one.missing for one in staged)
+        signed = not any(role.missing for role in staged)
         click.echo("next: vedette fleet apply" if signed else "next: vedette fleet sign --key YOUR.pem")
 
 
 def _warn(repository: Repository) -> bool:
     """What expires soon; True when something has."""
     warnings = repository.warnings()
-    for one in warnings:
-        what = "has expired: agents install nothing new" if one.expired else "expires soon"
-        how = "fleet rotate" if one.role == "root" else "fleet plan" if one.role == "targets" else "fleet apply"
-        click.echo(f"warning: {one.role} {what} ({one.expires:%Y-%m-%d %H:%M} UTC): vedette {how}", err=True)
-    return any(one.expired for one in warnings)
+    for warning in warnings:
+        what = "has expired: agents install nothing new" if warning.expired else "expires soon"
+        how = "fleet rotate" if warning.role == "root" else "fleet plan" if warning.role == "targets" else "fleet apply"
+        click.echo(f"warning: {warning.role} {what} ({warning.expires:%Y-%m-%d %H:%M} UTC): vedette {how}", err=True)
+    return any(warning.expired for warning in warnings)
 
 
-def _moved(one: compare.Difference) -> str:
-    if one.before == one.after:
-        return f"{one.what}: stays {_target(one.after)}"
-    return f"{one.what}: {_target(one.before)} -> {_target(one.after)}"
+def _moved(difference: compare.Difference) -> str:
+    if difference.before == difference.after:
+        return f"{difference.what}: stays {_target(difference.after)}"
+    return f"{difference.what}: {_target(difference.before)} -> {_target(difference.after)}"
 
 
-def _target(one: Any) -> str:
-    return "none" if one is None else f"{one.target.partition('/')[2]} ({one.sha256[:12]})"
+def _target(pin: Any) -> str:
+    return "none" if pin is None else f"{pin.target.partition('/')[2]} ({pin.sha256[:12]})"

@@ -12,7 +12,8 @@ import click
 from vedette.bundle.manifest import rfc3339
 from vedette.cli import asking
 from vedette.cli.asking import Asking, as_json, asking_options, end, read_options, state, table
-from vedette.cli.console import fail, rule_plan, safe
+from vedette.cli.console import fail, safe
+from vedette.cli.options import rule_plan
 from vedette.engine.artifact import Artifact
 from vedette.fleet.hunt import MAX_FIRST, packed
 from vedette.fleet.replies import Part, records
@@ -62,14 +63,14 @@ def hunt(
         "first": first,
         "plan": base64.b64encode(packed(_plan(rules, pipelines, lookups))).decode(),
     }  # fmt: skip
-    given = read_options(**options)
-    raise SystemExit(shown(given, asking.ask(given, "hunt", body, News().came)))
+    settings = read_options(**options)
+    raise SystemExit(shown(settings, asking.ask(settings, "hunt", body, News().came)))
 
 
 def _time(text: str, now: int, option: str) -> int:
     """A time, or how long before ``now``."""
-    if (found := written_time(text)) is not None:
-        return found
+    if (moment := written_time(text)) is not None:
+        return moment
     try:
         return max(0, now - round(seconds(text)) * SECOND)
     except ValueError as error:
@@ -119,27 +120,27 @@ def shown(options: Asking, collection: Collection) -> int:
     agents = [("agent", "state", "events", "from", "up to", "matches")]
     hosts: dict[str, HostFindings] = {}
     for agent in collection.answers:
-        found = hosts[agent] = HostFindings()
-        found.take(collection.records(agent))
+        findings = hosts[agent] = HostFindings()
+        findings.take(collection.records(agent))
         figures = ("", "", "", "")
-        if (last := found.progress) is not None:
+        if (last := findings.progress) is not None:
             begin, reached = (rfc3339(time) if time else "" for time in (last.oldest, last.reached))
             figures = f"{last.events:,}", begin, reached, f"{last.matches:,}"
         agents.append((agent, state(collection, agent).partition(":")[0], *figures))
     table(agents)
-    for agent, found in hosts.items():
-        for match in found.matches:
+    for agent, findings in hosts.items():
+        for match in findings.matches:
             fields = " ".join(f"{name}={value}" for name, value in match["fields"].items())
             place = f"{text(match.get('input'))}:{count(match.get('offset'))}"
             rule = f"{text(match.get('level'))} {text(match.get('rule_title'))}"
             click.echo(safe(f"{agent} {rule}: {place} {fields}"))
-    counts, where = added(found for found in hosts.values() if found.rules)
+    counts, where = added(findings for findings in hosts.values() if findings.rules)
     if counts:
         table([
             ("rule", "level", "kind", "matches", "agents"),
-            *((one.title, one.level, one.kind, f"{n:,}", f"{where[one]}") for one, n in counts.most_common()),
+            *((rule.title, rule.level, rule.kind, f"{n:,}", f"{where[rule]}") for rule, n in counts.most_common()),
         ])  # fmt: skip
-    for agent, found in hosts.items():
-        for note in found.notes:
+    for agent, findings in hosts.items():
+        for note in findings.notes:
             click.echo(safe(f"{agent}: {note}"), err=True)
     return end(collection)

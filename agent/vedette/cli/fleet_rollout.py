@@ -9,14 +9,15 @@ from typing import Any
 
 import click
 
-from vedette.cli.console import Number, broker_options, broker_settings, json_line, safe
+from vedette.cli.console import json_line, safe
 from vedette.cli.fleet_centre import trust_option
+from vedette.cli.options import Number, broker_options, broker_settings
 from vedette.region.repository import Repository
 from vedette.region.sign import load_key, public_text
 from vedette.region.steer import ordering
 from vedette.region.steer.ordering import OLD_SECONDS
 from vedette.region.steer.orders import COMMANDS, order
-from vedette.runtime.logs import log_to_stderr
+from vedette.runtime.agent.logs import log_to_stderr
 from vedette.system.wallclock import utc_now
 
 
@@ -47,32 +48,33 @@ def rollout_show(change: str, folder: Path, as_json: bool, **broker: object) -> 
     if report is None:
         click.echo("no controller has reported: vedette region steer", err=True)
         raise SystemExit(1)
-    shown = [one for one in report["changes"] if one["change"].startswith(change)]
-    for one in shown:
-        for line in [json_line(one)] if as_json else _lines(one):
+    shown = [row for row in report["changes"] if row["change"].startswith(change)]
+    for row in shown:
+        for line in [json_line(row)] if as_json else _lines(row):
             click.echo(line if as_json else safe(line))
     age = time.time() - report["time"]
     if age > OLD_SECONDS:
         click.echo(f"this is {age / 60:.0f} minutes old: is `vedette region steer` running?", err=True)
-    raise SystemExit(1 if age > OLD_SECONDS or any(one["state"] == "aborted" for one in shown) else 0)
+    raise SystemExit(1 if age > OLD_SECONDS or any(row["state"] == "aborted" for row in shown) else 0)
 
 
-def _lines(one: dict[str, Any]) -> list[str]:
-    agents, ring = one["agents"], one.get("ring")
-    lines = [f"{one['change']}  {one['group']}  {one['what']}: {one['from'] or 'none'} -> {one['to'] or 'none'}"]
-    head = one["state"]
+def _lines(change: dict[str, Any]) -> list[str]:
+    agents, ring = change["agents"], change.get("ring")
+    way = f"{change['from'] or 'none'} -> {change['to'] or 'none'}"
+    lines = [f"{change['change']}  {change['group']}  {change['what']}: {way}"]
+    head = change["state"]
     if ring is not None:
         soak = f"{ring['left']:.0f} s of soak left" if "left" in ring else "the soak has not begun"
         head += f"  ring {ring['number']} of {ring['of']} ({ring['name']}), {soak}"
     lines.append(f"  {head}")
-    if one["state"] == "aborted":
+    if change["state"] == "aborted":
         lines.append(f"  {agents['back']} of {agents['given']} agents are back")
     elif agents["given"]:
         states = ", ".join(f"{agents[name]} {name}" for name in ("taken", "waiting", "refused", "away"))
         lines.append(f"  {agents['given']} agents have it: {states}; {agents['outside']} do not")
     lines += [f"  gate {name}: at {gate['with']} agents with the change, {gate['without']} without: "
-              f"{'; '.join(gate['reasons'])}" for name, gate in one.get("gates", {}).items()]  # fmt: skip
-    lines += [f"  {reason}" for reason in one["reasons"]]
+              f"{'; '.join(gate['reasons'])}" for name, gate in change.get("gates", {}).items()]  # fmt: skip
+    lines += [f"  {reason}" for reason in change["reasons"]]
     return lines
 
 

@@ -80,9 +80,9 @@ def build(
 
     Example: vedette lookup build assets.csv -o assets.vlookup --key ip:ip --key host:domain
     """
-    with ExitStack() as kept:
+    with ExitStack() as stack:
         if plugin is not None:
-            source = kept.enter_context(_rows_of(plugin, source))
+            source = stack.enter_context(_rows_of(plugin, source))
         _build(source, output, keys, rule_paths, pipelines, types, columns, name, valid, previous, duplicates)
 
 
@@ -95,21 +95,22 @@ def _rows_of(plugin: str, source: Path) -> Iterator[Path]:
     from vedette.system import plugins
 
     entries, mistakes = plugins.found([plugin])
-    made = [one for one in entries if one.kind == "lookups"]
-    if mistakes or len(made) != 1:
-        what = mistakes[0].partition(": ")[2] if mistakes else f"it names {len(made)} entry points of vedette.lookups"
+    entry_points = [entry for entry in entries if entry.kind == "lookups"]
+    if mistakes or len(entry_points) != 1:
+        count = f"it names {len(entry_points)} entry points of vedette.lookups"
+        what = mistakes[0].partition(": ")[2] if mistakes else count
         fail(f"--plugin {safe(plugin)}: {what}")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.jsonl"
         with file.open("w", encoding="utf-8") as out:
             try:
-                for number, row in enumerate(made[0].load()(str(source)), 1):
+                for number, row in enumerate(entry_points[0].load()(str(source)), 1):
                     wrong = not isinstance(row, Mapping) or not all(isinstance(key, str) for key in row)
-                    if wrong or not all(one is None or isinstance(one, str | int | float) for one in row.values()):
+                    if wrong or not all(isinstance(value, str | int | float | None) for value in row.values()):
                         raise TypeError(f"row {number} is {row!r:.80}: expects names and texts, numbers, bools or None")
                     out.write(json.dumps(dict(row)) + "\n")
             except Exception as error:  # the plugin's, whatever it is
-                fail(f"--plugin {made[0].label}: {source}: {type(error).__name__}: {error}")
+                fail(f"--plugin {entry_points[0].label}: {source}: {type(error).__name__}: {error}")
         yield file
 
 
@@ -133,8 +134,8 @@ def _build(
 
     recipe = Recipe(
         tuple(Key.parse(key) for key in keys),
-        dict(_pair(one, ":", "--type") for one in types),
-        tuple(one for one in columns.split(",") if one),
+        dict(_pair(pair, ":", "--type") for pair in types),
+        tuple(column for column in columns.split(",") if column),
         _pair(valid, ",", "--valid") if valid else None,
         duplicates or "",
     )
@@ -156,10 +157,10 @@ def _build(
 
 
 def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
-    one, found, other = text.rpartition(sign)
-    if not (one and found and other):
+    there, left, other = text.rpartition(sign)
+    if not (there and left and other):
         fail(f"{option} {text}: expects two names with {sign!r} between")
-    return one, other
+    return there, other
 
 
 @lookup.command("show")
@@ -178,19 +179,19 @@ def show(path: Path, as_json: bool) -> None:
 
     try:
         signed = stated(path)
-        with Lookup.open(path, native=False) as found:
-            header = found.header
+        with Lookup.open(path, native=False) as lookup:
+            header = lookup.header
             document = {
-                "name": found.name,
-                "version": found.version,
+                "name": lookup.name,
+                "version": lookup.version,
                 "created": rfc3339(header.created),
                 "rows": header.rows,
                 "bytes": path.stat().st_size,
                 "signed_for": None if signed is None else {"fleet": signed[0], "channel": signed[1]},
-                "columns": [column._asdict() for column in found.columns],
+                "columns": [column._asdict() for column in lookup.columns],
                 "keys": [
                     {"name": i.name, "kind": i.kind, "columns": list(i.columns), "layout": layout["layout"]}
-                    for i, layout in zip(found.indexes, header.layouts, strict=True)
+                    for i, layout in zip(lookup.indexes, header.layouts, strict=True)
                 ],
             }
     except (OSError, ValueError) as error:
@@ -199,13 +200,13 @@ def show(path: Path, as_json: bool) -> None:
         click.echo(json_line(document, indent=True))
         return
     click.echo(
-        safe(f"{found.name} version {found.version[:12]}, created {rfc3339(header.created)}\n")
+        safe(f"{lookup.name} version {lookup.version[:12]}, created {rfc3339(header.created)}\n")
         + f"{header.rows:,} rows, {document['bytes']:,} bytes\n"
         + ("not signed" if signed is None else f"signed {whom(*signed)}")
     )
-    for index, layout in zip(found.indexes, header.layouts, strict=True):
+    for index, layout in zip(lookup.indexes, header.layouts, strict=True):
         click.echo(safe(f"  key     {index.name} ({index.kind}, {layout['layout']})"))
-    for column in found.columns:
+    for column in lookup.columns:
         click.echo(safe(f"  column  {column.name} ({column.type})"))
 
 
@@ -229,13 +230,13 @@ def get(path: Path, key: str, index: str | None, every: bool, at: str | None) ->
     if at and moment is None:
         fail(f"--at {at}: expects a time, as 2026-05-06T07:08:09Z")
     try:
-        with Lookup.open(path) as found:
-            names = [one.name for one in found.indexes]
+        with Lookup.open(path) as lookup:
+            names = [column_index.name for column_index in lookup.indexes]
             try:
-                rows = found.all(index or names[0], key, moment)
+                rows = lookup.all(index or names[0], key, moment)
             except KeyError:
                 fail(f"{path}: no key {index}; there are {', '.join(names)}")
-            columns = [column.name for column in found.columns]
+            columns = [column.name for column in lookup.columns]
     except (OSError, ValueError) as error:
         fail(f"{path}: {error}")
     for row in rows if every else rows[:1]:
@@ -262,10 +263,10 @@ def verify(path: Path, keys: tuple[str, ...]) -> None:
 
     try:
         sealed = signed(path, keys) if keys else None
-        with Lookup.open(path) as found:
-            if (part := found.damaged()) is not None:
+        with Lookup.open(path) as lookup:
+            if (part := lookup.damaged()) is not None:
                 raise LookupRefused(f"its part {part} is damaged: copy it again")
-            rows, version = len(found), found.version
+            rows, version = len(lookup), lookup.version
     except OSError as error:
         fail(f"{path}: {error}")
     except LookupRefused as error:
@@ -287,19 +288,23 @@ def listed(config: Path, as_json: bool) -> None:
     Example: vedette lookup list -c vedette.toml
     """
     from vedette.cli.status_page import lookup_lines
-    from vedette.runtime.control import ask
-    from vedette.runtime.status import lookups_of
+    from vedette.runtime.agent.control import ask
+    from vedette.runtime.agent.status import lookups_of
 
     settings = load(config)
     try:
-        found = ask(settings.agent.control_socket, "status")["lookups"]
+        report = ask(settings.agent.control_socket, "status")["lookups"]
     except ConnectionRefusedError:
-        found = {"in_use": lookups_of(settings.agent.lookup_dir, time.time_ns() // 1000), "incoming": [], "refused": []}
+        report = {
+            "in_use": lookups_of(settings.agent.lookup_dir, time.time_ns() // 1000),
+            "incoming": [],
+            "refused": [],
+        }
         click.echo("no agent answers; these are installed:", err=True)
     if as_json:
-        click.echo(json_line(found, indent=True))
+        click.echo(json_line(report, indent=True))
         return
-    for line in lookup_lines(found, most=None) or ["no lookups"]:
+    for line in lookup_lines(report, most=None) or ["no lookups"]:
         click.echo(safe(line))
 
 
@@ -314,7 +319,7 @@ def rollback(config: Path, name: str) -> None:
 
     Example: vedette lookup rollback assets -c vedette.toml
     """
-    from vedette.runtime.control import ask
+    from vedette.runtime.agent.control import ask
 
     done = ask(load(config).agent.control_socket, "lookup_rollback", seconds=ROLLBACK_SECONDS, name=name)
     click.echo(safe(f"{done['lookup']}: {done['current']} is current"))
@@ -331,7 +336,7 @@ def remove(config: Path, name: str) -> None:
 
     Example: vedette lookup remove assets -c vedette.toml
     """
-    from vedette.runtime.control import ask
+    from vedette.runtime.agent.control import ask
 
     done = ask(load(config).agent.control_socket, "lookup_remove", seconds=ROLLBACK_SECONDS, name=name)
     click.echo(safe(f"{done['lookup']}: removed"))

@@ -48,68 +48,76 @@ def fetch(
 
     if not NAME.fullmatch(f"{prefix}feeds"):
         fail(f"--prefix {safe(prefix)}: expects what the name of a lookup may begin with")
-    found = read(feeds)
-    if unknown := sorted({*only} - {feed.name for feed in found}):
-        fail(f"--only {safe(unknown[0])}: no such feed; there are {', '.join(feed.name for feed in found)}")
+    wanted = read(feeds)
+    if unknown := sorted({*only} - {feed.name for feed in wanted}):
+        fail(f"--only {safe(unknown[0])}: no such feed; there are {', '.join(feed.name for feed in wanted)}")
     store = Store(state or folder / ".feeds")
     try:
         readings = []
-        for feed in found:
+        for feed in wanted:
             if not only or feed.name in only:
                 done = reader.fetch(feed, store, time.time_ns() // 1000, full=full)
                 readings.append(done)
                 if not as_json:
                     _show_reading(done)
-        made = list(reader.lookups(found, store, folder, prefix, time.time_ns() // 1000))
+        lookups = list(reader.lookups(wanted, store, folder, prefix, time.time_ns() // 1000))
     except sqlite3.Error as error:
         fail(f"{state or folder / '.feeds'}: {error}: remove this folder, and all feeds are read again")
     finally:
         store.close()
-    failed = any(one.error for one in readings)
+    failed = any(reading.error for reading in readings)
     if as_json:
-        click.echo(json_line(_document(readings, made), indent=True))
+        click.echo(json_line(_document(readings, lookups), indent=True))
     else:
-        for one in made:
-            was = "unchanged" if one.built is None else f"version {one.built.version[:12]}, not signed yet"
-            dropped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(one.dropped.items()))
-            click.echo(safe(f"{one.path}: {one.rows:,} rows, {was}" + (f"; dropped {dropped}" if dropped else "")))
+        for lookup in lookups:
+            was = "unchanged" if lookup.built is None else f"version {lookup.built.version[:12]}, not signed yet"
+            dropped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(lookup.dropped.items()))
+            click.echo(
+                safe(f"{lookup.path}: {lookup.rows:,} rows, {was}" + (f"; dropped {dropped}" if dropped else ""))
+            )
     raise SystemExit(1 if failed else 0)
 
 
-def _show_reading(one: Read) -> None:
-    if one.error:
-        kept = f"{one.indicators:,} indicators of {rfc3339(one.read)} stay" if one.read else "nothing is kept of it"
-        click.echo(safe(f"{one.name}: not read: {one.error}; {kept}"), err=True)
+def _show_reading(reading: Read) -> None:
+    if reading.error:
+        remains = (
+            f"{reading.indicators:,} indicators of {rfc3339(reading.read)} stay"
+            if reading.read
+            else "nothing is kept of it"
+        )
+        click.echo(safe(f"{reading.name}: not read: {reading.error}; {remains}"), err=True)
     else:
-        click.echo(safe(f"{one.name}: {one.indicators:,} indicators" + ("" if one.changed else ", unchanged")))
-    for reason, (count, first) in sorted(one.left.reasons.items()):
+        click.echo(
+            safe(f"{reading.name}: {reading.indicators:,} indicators" + ("" if reading.changed else ", unchanged"))
+        )
+    for reason, (count, first) in sorted(reading.left.reasons.items()):
         click.echo(safe(f"  left out {count:,}: {reason} (the first: {first})"))
 
 
-def _document(readings: list[Read], made: list[Made]) -> dict[str, object]:
+def _document(readings: list[Read], lookups: list[Made]) -> dict[str, object]:
     return {
         "feeds": [
             {
-                "name": one.name,
-                "indicators": one.indicators,
-                "read": rfc3339(one.read) if one.read else None,
-                "changed": one.changed,
-                "error": one.error or None,
+                "name": reading.name,
+                "indicators": reading.indicators,
+                "read": rfc3339(reading.read) if reading.read else None,
+                "changed": reading.changed,
+                "error": reading.error or None,
                 "left_out": [
                     {"reason": reason, "count": count, "first": first}
-                    for reason, (count, first) in sorted(one.left.reasons.items())
+                    for reason, (count, first) in sorted(reading.left.reasons.items())
                 ],
             }
-            for one in readings
+            for reading in readings
         ],
         "lookups": [
             {
-                "path": str(one.path),
-                "kind": one.kind,
-                "rows": one.rows,
-                "changed": one.built is not None,
-                "dropped": dict(sorted(one.dropped.items())),
+                "path": str(lookup.path),
+                "kind": lookup.kind,
+                "rows": lookup.rows,
+                "changed": lookup.built is not None,
+                "dropped": dict(sorted(lookup.dropped.items())),
             }
-            for one in made
+            for lookup in lookups
         ],
     }

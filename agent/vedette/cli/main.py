@@ -1,17 +1,18 @@
-"""The command line: ``vedette COMMAND``. The commands are listed here; each lies in the file named beside it, which is
-imported when the command is used."""
+"""The command line: ``vedette COMMAND``. The commands are listed here; each but ``run`` and ``version`` lies in the
+file named beside it, which is imported when the command is used. ``run`` imports no more than the agent does."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
-from vedette import __version__
-from vedette.cli.console import Main
+from vedette.cli.console import Main, config_option
+from vedette.version import __version__
 
 MODULES = {
-    **dict.fromkeys(("run", "check", "status", "alerts", "logs"), "agent"),
+    **dict.fromkeys(("check", "status", "alerts", "logs"), "agent"),
     "scan": "scan",
     "rules": "rules",
     "bundle": "bundle",
@@ -41,6 +42,22 @@ def main() -> None:
 
     Example: vedette run -c vedette.toml
     """
+
+
+@main.command()
+@config_option
+def run(config: Path) -> None:
+    """Run the agent in the foreground.
+
+    SIGTERM and SIGINT stop it, a second one hurries the stop; SIGHUP reloads configuration and rules. Exit code 2 when
+    it cannot start or go on: a full disk, no rules that work. An input that cannot be opened, since its port is in use,
+    say, is tried again, and `vedette status` names it.
+
+    Example: vedette run -c vedette.toml
+    """
+    from vedette.runtime.agent import app, optional
+
+    app.run(optional.configuration(config, starting=True), config)
 
 
 @main.command()

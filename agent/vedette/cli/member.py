@@ -43,7 +43,7 @@ days_option = click.option(
 
 
 def enroll_options(command: Callable[..., None]) -> Callable[..., None]:
-    """All of ``member enroll``; while it is accepted, of ``region enroll``, too."""
+    """All of ``member enroll``."""
     for option in (
         days_option,
         click.option("--host", "hosts", metavar="NAME", multiple=True,
@@ -102,8 +102,8 @@ def member_renew(name: str, folder: Path, days: int) -> None:
     Example: vedette member renew web-1 --folder region-ca
     """
     with existing(folder) as region:
-        known = region.member(name)
-        done = region.enroll(name, role=known.role, fleet=known.fleet, hosts=known.hosts, days=days, renew=True)
+        member = region.member(name)
+        done = region.enroll(name, role=member.role, fleet=member.fleet, hosts=member.hosts, days=days, renew=True)
         _show(region, done)
 
 
@@ -145,7 +145,7 @@ def authority_rotate(folder: Path) -> None:
     with existing(folder) as region:
         region.rotate()
         newest, former = region.authorities.newest, region.authorities.former
-    click.echo(f"{newest.name} signs from now on; still trusted: {', '.join(one.name for one in former)}")
+    click.echo(f"{newest.name} signs from now on; still trusted: {', '.join(authority.name for authority in former)}")
     click.echo(f"for the broker and all members: members/NAME/region-ca.pem in {folder}")
 
 
@@ -178,8 +178,8 @@ def member_allow(name: str, folder: Path) -> None:
     Example: vedette member allow web-1 --folder region-ca
     """
     with existing(folder) as region:
-        known = region.consent(name)
-    click.echo(f"{name} may enrol again until {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(known.consent))}")
+        member = region.consent(name)
+    click.echo(f"{name} may enrol again until {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(member.consent))}")
 
 
 @member.command("move")
@@ -212,11 +212,11 @@ def member_zip(name: str, folder: Path, release: Path, bundle: Path | None, key:
     Example: vedette member zip web-1 --folder region-ca --release vedette-0.1.0-linux-x86_64.zip
     """
     with existing(folder) as region:
-        if (known := region.member(name)).role != "agent":
-            raise ValueError(f"{name} is enrolled as {known.role}: only agents are installed by a zip")
+        if (member := region.member(name)).role != "agent":
+            raise ValueError(f"{name} is enrolled as {member.role}: only agents are installed by a zip")
         home, signing = folder / "members" / name, site_key(folder)
-        made = site_zip(release, of_member(name, home), Rules(bundle, key), home, signing)
-        click.echo(f"to install it: {made}: secret, it holds the agent's key")
+        path = site_zip(release, of_member(name, home), Rules(bundle, key), home, signing)
+        click.echo(f"to install it: {path}: secret, it holds the agent's key")
         click.echo(f"for whoever installs it: --site-key {public_text(load_key(signing))}")
 
 
@@ -231,16 +231,22 @@ def member_list(folder: Path, as_json: bool) -> None:
     Example: vedette member list --folder region-ca
     """
     with existing(folder) as region:
-        members = sorted(region.members.values(), key=lambda one: one.name)
+        members = sorted(region.members.values(), key=lambda member: member.name)
     if not as_json:
         click.echo(f"{'name':<24}{'role':<10}{'fleet':<16}{'state':<10}expires")
-    for one in members:
-        state = "active" if one.active else "revoked"
+    for member in members:
+        state = "active" if member.active else "revoked"
         if as_json:
-            row = {"name": one.name, "role": one.role, "fleet": one.fleet, "state": state, "expires": one.ends}
+            row = {
+                "name": member.name,
+                "role": member.role,
+                "fleet": member.fleet,
+                "state": state,
+                "expires": member.ends,
+            }
             click.echo(json_line(row))
         else:
-            click.echo(safe(f"{one.name:<24}{one.role:<10}{one.fleet:<16}{state:<10}{_day(one.ends)}"))
+            click.echo(safe(f"{member.name:<24}{member.role:<10}{member.fleet:<16}{state:<10}{_day(member.ends)}"))
 
 
 def existing(folder: Path) -> AbstractContextManager[Region]:

@@ -6,14 +6,13 @@ import asyncio
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
-from vedette.cli import member as members
-from vedette.cli.console import Number, broker_options, broker_settings, fail, json_line, safe
+from vedette.cli.console import fail, json_line, safe
 from vedette.cli.console_server import console
 from vedette.cli.enroller import enroller, token
+from vedette.cli.options import Number, broker_options, broker_settings
 from vedette.cli.steer import steer
 from vedette.region.sign import load_key
 from vedette.system.within import is_name
@@ -25,30 +24,6 @@ def region() -> None:
 
     Example: vedette region land --broker mqtt://region:1883 --landing /srv/landing
     """
-
-
-@region.command("enroll", hidden=True, deprecated="It is now 'vedette member enroll|renew|revoke|zip'.")
-@members.enroll_options
-@click.option("--renew", is_flag=True)
-@click.option("--revoke", is_flag=True)
-@click.option("--zip", "release", type=click.Path(path_type=Path))
-@click.option("--bundle", type=click.Path(path_type=Path))
-@click.option("--key", default="")
-@click.pass_context
-def old_enroll(
-    ctx: click.Context, /, name: str, folder: Path, renew: bool, revoke: bool, release: Path | None,
-    bundle: Path | None, key: str, **options: Any,
-) -> None:  # fmt: skip
-    """Accepted for one release.
-
-    Example: vedette region enroll web-1 --folder region-ca
-    """
-    if revoke:
-        ctx.invoke(members.member_revoke, name=name, folder=folder)
-    else:
-        ctx.invoke(members.member_enroll, name=name, folder=folder, renew=renew, **options)
-    if release is not None and not revoke:
-        ctx.invoke(members.member_zip, name=name, folder=folder, release=release, bundle=bundle, key=key)
 
 
 @region.command()
@@ -74,7 +49,7 @@ def publish(
     from vedette.config.settings import LogSettings
     from vedette.region.lookups import publish_lookup
     from vedette.region.publish import publish as publish_bundle
-    from vedette.runtime.logs import configure_logging
+    from vedette.runtime.agent.logs import configure_logging
 
     configure_logging(LogSettings(level="warning"))
     _check_names(fleet, channel)
@@ -129,7 +104,7 @@ def withdraw(key: Path | None, fleet: str, channel: str, lookup: str | None, **b
     from vedette.config.settings import LogSettings
     from vedette.region.lookups import withdraw_lookup
     from vedette.region.withdraw import withdraw as withdraw_rules
-    from vedette.runtime.logs import configure_logging
+    from vedette.runtime.agent.logs import configure_logging
 
     configure_logging(LogSettings(level="warning"))
     _check_names(fleet, channel)
@@ -191,7 +166,7 @@ def land(
     from vedette.config.settings import LogSettings
     from vedette.region.land import LandingSettings
     from vedette.region.land import land as run_landing
-    from vedette.runtime.logs import configure_logging
+    from vedette.runtime.agent.logs import configure_logging
 
     configure_logging(LogSettings())
 
@@ -225,23 +200,23 @@ def status(landing: Path, days: int, settle: float, as_json: bool) -> None:
     """
     from vedette.region.gaps import find
 
-    found = find(landing, time.time_ns() // 1000, days=days, settle=settle)
+    agents = find(landing, time.time_ns() // 1000, days=days, settle=settle)
     if not as_json:
         click.echo(f"{'fleet':<12}{'agent':<20}{'state':<12}{'seqs':<18}{'landed':>9}{'on its way':>12}{'missing':>9}")
-    for one in found:
+    for agent in agents:
         if as_json:
-            click.echo(json_line(one._asdict()))
+            click.echo(json_line(agent._asdict()))
             continue
-        seqs = f"{one.first}-{one.last}"
-        row = f"{one.fleet:<12}{one.agent_id:<20}{one.state:<12}{seqs:<18}"
-        click.echo(safe(f"{row}{one.landed:>9}{one.on_the_way:>12}{one.missing:>9}"))
-        for first, last in one.gaps:
+        seqs = f"{agent.first}-{agent.last}"
+        row = f"{agent.fleet:<12}{agent.agent_id:<20}{agent.state:<12}{seqs:<18}"
+        click.echo(safe(f"{row}{agent.landed:>9}{agent.on_the_way:>12}{agent.missing:>9}"))
+        for first, last in agent.gaps:
             click.echo(f"    gap {first}-{last}")
-        if one.unlanded:
-            click.echo(f"    {one.unlanded} after {one.last} left the agent's outbox and did not land")
-    if not found:
+        if agent.unlanded:
+            click.echo(f"    {agent.unlanded} after {agent.last} left the agent's outbox and did not land")
+    if not agents:
         click.echo(f"no alerts in the last {days} days", err=True)
-    raise SystemExit(1 if any(one.missing for one in found) else 0)
+    raise SystemExit(1 if any(agent.missing for agent in agents) else 0)
 
 
 region.add_command(console)

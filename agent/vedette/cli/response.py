@@ -25,7 +25,7 @@ def response() -> None:
 
 def _ask(config: Path, data_dir: Path | None, action: str, **words: Any) -> Any:
     """The answer; what is refused ends with exit code 1."""
-    from vedette.runtime.control import ask
+    from vedette.runtime.agent.control import ask
 
     folder = data_folder(config, data_dir)
     try:
@@ -46,31 +46,31 @@ def response_list(config: Path, data_dir: Path | None, as_json: bool) -> None:
 
     Example: vedette response list
     """
-    found = _ask(config, data_dir, "list")
+    report = _ask(config, data_dir, "list")
     if as_json:
-        click.echo(json_line(found, indent=True))
+        click.echo(json_line(report, indent=True))
         return
-    for one in found["addresses"]:
-        why = f"{one['by']} {one['rule_id']}".strip()
-        click.echo(safe(f"{one['address']:<39} until {rfc3339(one['until'])} ({one['seconds']} s)  {why}"))
-    dry = " (dry run: none is)" if found["dry_run"] else ""
-    click.echo(f"{found['blocked']} of at most {found['max_blocked']} addresses blocked{dry}")
-    for one in found["allowed"]:
-        click.echo(safe(f"never {one['network']} ({one['reason']})"))
-    if found["problem"]:
-        click.echo(safe(f"FAILING: {found['problem']}"), err=True)
+    for row in report["addresses"]:
+        why = f"{row['by']} {row['rule_id']}".strip()
+        click.echo(safe(f"{row['address']:<39} until {rfc3339(row['until'])} ({row['seconds']} s)  {why}"))
+    dry = " (dry run: none is)" if report["dry_run"] else ""
+    click.echo(f"{report['blocked']} of at most {report['max_blocked']} addresses blocked{dry}")
+    for row in report["allowed"]:
+        click.echo(safe(f"never {row['network']} ({row['reason']})"))
+    if report["problem"]:
+        click.echo(safe(f"FAILING: {report['problem']}"), err=True)
 
 
 def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float:
     if value is None:
         return 0.0
     try:
-        found = parse_seconds(value)
+        duration = parse_seconds(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-    if not 1 <= found <= 30 * 86400:
+    if not 1 <= duration <= 30 * 86400:
         raise click.BadParameter("expects 1s to 30d")
-    return found
+    return duration
 
 
 @response.command("block")

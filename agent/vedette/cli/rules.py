@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vedette.cli.console import (
-    fail,
-    format_option,
-    host_of,
-    json_line,
-    pipeline_options,
-    rule_plan,
-    rule_set,
-    ruleset_of,
-    safe,
-)
+from vedette.cli.console import fail, json_line, ruleset_of, safe
+from vedette.cli.options import format_option, host_of, pipeline_options, rule_plan, rule_set
 from vedette.config.read import load
 from vedette.config.settings import DEFAULT_SET
 from vedette.plan.ir import KEYWORDS, Refusal
@@ -66,17 +57,17 @@ def rules_test(
     timed, more = cases.sequences(plan)
     mistakes += more
     failures = run_cases(Engine(plan), [*tests, *timed], functions)
-    unlike = [failure for one in plan.formats for failure in formats.failures(one)]
+    unlike = [failure for form in plan.formats for failure in formats.failures(form)]
     tested = cases.tested(plan, tests, timed)
     untested = [rule for rule in plan.written if rule.id not in tested]
     for line in (*plan.refused, *mistakes, *failures, *unlike):
         click.echo(safe(str(line)), err=True)
     for rule in untested:
         click.echo(safe(f"{rule.path}:{rule.line}: no test events beside it ({rule.title})"), err=True)
-    unshown = [one for one in plan.formats if not one.examples]
-    for one in unshown:
-        click.echo(safe(f"{one.path}:1: no [[examples]] in it (format {one.name})"), err=True)
-    examples = sum(len(one.examples) for one in plan.formats)
+    unshown = [form for form in plan.formats if not form.examples]
+    for form in unshown:
+        click.echo(safe(f"{form.path}:1: no [[examples]] in it (format {form.name})"), err=True)
+    examples = sum(len(form.examples) for form in plan.formats)
     bad = len(plan.refused) + len(mistakes) + len(failures) + len(unlike) + len(untested) + len(unshown)
     click.echo(
         f"{plan.counted}, {len(tests)} events, {len(timed)} sequences,"
@@ -116,12 +107,12 @@ def rules_lint(
     from vedette.rules import build
     from vedette.rules.authoring import lint
 
-    found = build.load(paths, pipelines, lookups, functions)
+    ruleset = build.load(paths, pipelines, lookups, functions)
     lines = sample.read_bytes() if sample is not None else b""
-    plan = build.from_rules(found, sample=lines)
+    plan = build.from_rules(ruleset, sample=lines)
     literals: set[bytes] = set().union(*(chosen for chosen in plan.literals if chosen is not None))
     cost = measured(literals, lines) if lines else None
-    findings = lint.lint(paths, found, plan, cost=cost, skip=skip)
+    findings = lint.lint(paths, ruleset, plan, cost=cost, skip=skip)
     for finding in findings:
         if as_json:
             click.echo(json_line(finding._asdict()))
@@ -180,26 +171,26 @@ def rules_explain(
 
     codec = "mqtt" if topic and codec == "auto" else codec
     asked = list(build.files([rule]))
-    known = {path.resolve() for path in asked}
-    others = [path for path in build.files(beside) if path.resolve() not in known]
-    found = build.load_files([*asked, *others], pipelines, lookups, functions)
+    asked_paths = {path.resolve() for path in asked}
+    others = [path for path in build.files(beside) if path.resolve() not in asked_paths]
+    ruleset = build.load_files([*asked, *others], pipelines, lookups, functions)
     lines = sample.read_bytes() if sample is not None else b""
-    engine = Engine(build.from_rules(found, sample=lines), route=False)
-    cost = build.cost_of(found, lines) if lines else None
+    engine = Engine(build.from_rules(ruleset, sample=lines), route=False)
+    cost = build.cost_of(ruleset, lines) if lines else None
     plan = engine.plan
     here = {str(path).encode("utf-8", "replace").decode() for path in asked}
 
     def meant(path: str, *names: str) -> bool:
         return path in here and (not wanted or wanted in names or wanted.rpartition("@")[0] in names[:1])
 
-    refused = [one for one in plan.refused if meant(one.path, one.rule_id, one.title)]
-    numbers = [i for i, one in enumerate(plan.rules) if meant(one.path, one.id, one.title)]
-    statements = [one for one in plan.statements if meant(one.path, one.id, one.title)]
-    numbers += [i for i, one in enumerate(plan.rules) for statement in statements
-                if i not in numbers and any(scan.rule == one.id for scan in statement.scans)]  # fmt: skip
-    correlations = [one for one in plan.correlations if meant(one.path, one.id, one.title)]
-    filters = [one for one in found.filters if meant(one.path, one.id, one.title)]
-    declared = [one for one in plan.formats if meant(one.path, one.name)]
+    refused = [refusal for refusal in plan.refused if meant(refusal.path, refusal.rule_id, refusal.title)]
+    numbers = [i for i, rule in enumerate(plan.rules) if meant(rule.path, rule.id, rule.title)]
+    statements = [statement for statement in plan.statements if meant(statement.path, statement.id, statement.title)]
+    numbers += [i for i, rule in enumerate(plan.rules) for statement in statements
+                if i not in numbers and any(scan.rule == rule.id for scan in statement.scans)]  # fmt: skip
+    correlations = [relation for relation in plan.correlations if meant(relation.path, relation.id, relation.title)]
+    filters = [joined for joined in ruleset.filters if meant(joined.path, joined.id, joined.title)]
+    declared = [form for form in plan.formats if meant(form.path, form.name)]
     if not (numbers or correlations or statements or filters or refused or declared):
         fail(f"{rule}: no rule with id or title {wanted!r}" if wanted else f"{rule}: no rule in it")
 
@@ -223,13 +214,15 @@ def rules_explain(
         if event is not None:
             show(explain.declared_on_event(form, data))
     for number in numbers:
-        one = plan.rules[number]
-        joins = [str(joined) for joined in found.filters if one.id in joined.joined]
+        detection = plan.rules[number]
+        joins = [str(joined) for joined in ruleset.filters if detection.id in joined.joined]
         show(explain.rule(plan, engine.evaluator, number, joins, cost))
-        if one.id not in plan.scans:
+        if detection.id not in plan.scans:
             show_redacted(name for name in plan.fields_of[number] if name != KEYWORDS)
         if event is not None:
-            show(explain.on_event(engine, number, data, codec, origin=topic, names=build.part_names(found, one)))
+            show(
+                explain.on_event(engine, number, data, codec, origin=topic, names=build.part_names(ruleset, detection))
+            )
     for statement in statements:
         show(explain.statement(statement))
         show_redacted((named.name for named in statement.root.columns), lineage.of_statement(statement))
@@ -239,7 +232,7 @@ def rules_explain(
         if event is not None:
             show(explain.correlation_on_event(engine, relation, data, codec, origin=topic))
     for joined in filters:
-        show(explain.filter_(str(joined), [one for one in plan.rules if one.id in joined.joined]))
+        show(explain.filter_(str(joined), [rule for rule in plan.rules if rule.id in joined.joined]))
     sys.exit(1 if refused else 0)
 
 
@@ -261,8 +254,8 @@ def rules_list(
 
     Example: vedette rules list -c vedette.toml
     """
+    from vedette.plan.reach import dead
     from vedette.rules.authoring.lint import why_always
-    from vedette.rules.authoring.reach import dead
 
     inputs = None
     if config is not None:
@@ -275,13 +268,13 @@ def rules_list(
             functions = host_of(settings)
     if not paths:
         fail("which rules? Give files or folders, or a configuration whose rule set has paths")
-    found, plan = rule_set(paths, pipelines, lookups, functions)
+    loaded, plan = rule_set(paths, pipelines, lookups, functions)
     rows: list[dict[str, str | int]] = []
 
-    def add(state: str, kind: str, level: str, source: str, one: AnyRule | Refusal, reason: str) -> None:
-        number = one.rule_id if isinstance(one, Refusal) else one.id
-        rows.append({"state": state, "kind": kind, "level": level, "logsource": source, "title": one.title,
-                     "id": number, "file": one.path, "line": one.line, "reason": reason})  # fmt: skip
+    def add(state: str, kind: str, level: str, source: str, entry: AnyRule | Refusal, reason: str) -> None:
+        number = entry.rule_id if isinstance(entry, Refusal) else entry.id
+        rows.append({"state": state, "kind": kind, "level": level, "logsource": source, "title": entry.title,
+                     "id": number, "file": entry.path, "line": entry.line, "reason": reason})  # fmt: skip
 
     statements: dict[str, list[Statement]] = {}
     for statement in plan.statements:
@@ -291,25 +284,28 @@ def rules_list(
     for rule, literals in zip(plan.rules, plan.literals, strict=True):
         reason = dead(plan, rule, inputs) or "" if inputs is not None else ""
         state = "dead" if reason else "always" if literals is None else "active"
-        if state == "always" and (why := why_always(found, plan, rule.expr)):
+        if state == "always" and (why := why_always(loaded, plan, rule.expr)):
             reason = f"evaluated on every event of its log source: {why}"
         if rule.id in plan.scans:
-            idle.update((one.id, reason) for one in statements[rule.id] if state == "dead")
+            idle.update((statement.id, reason) for statement in statements[rule.id] if state == "dead")
             continue
         add(state, "detection", rule.level, "/".join(rule.logsource), rule, reason)
     for statement in plan.statements:
         reason = idle.get(statement.id, "")
         add("dead" if reason else "active", "statement", statement.level, "", statement, reason)
-    lacking = {one.id for one in starved(plan.correlations, (str(row["id"]) for row in rows if row["state"] == "dead"))}
+    lacking = {
+        relation.id
+        for relation in starved(plan.correlations, (str(row["id"]) for row in rows if row["state"] == "dead"))
+    }
     for relation in plan.correlations:
         reason = "rules that it needs cannot fire" if relation.id in lacking else ""
         add("dead" if reason else "active", relation.kind.value, relation.level, "", relation, reason)
     for form in plan.formats:
         rows.append({"state": "active", "kind": "format", "level": "", "logsource": "", "title": form.name,
                      "id": form.codec.name, "file": form.path, "line": 1, "reason": ""})  # fmt: skip
-    lookups_at_fault = {one.path for one in found.lookups_refused}
-    for one in plan.refused:
-        add("dead", "lookup" if one.path in lookups_at_fault else "", "", "", one, one.reason)
+    lookups_at_fault = {refusal.path for refusal in loaded.lookups_refused}
+    for refusal in plan.refused:
+        add("dead", "lookup" if refusal.path in lookups_at_fault else "", "", "", refusal, refusal.reason)
     for row in rows:
         if as_json:
             click.echo(json_line(row))

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
-from vedette import __version__
-from vedette.cli.console import fail, format_option, json_line, pipeline_options, rule_plan, safe
+from vedette.cli.console import fail, json_line, safe
+from vedette.cli.options import format_option, pipeline_options, rule_plan
+from vedette.version import __version__
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
     from vedette.engine.artifact import Artifact
     from vedette.engine.match import Engine
-    from vedette.runtime.compiled import Sources, UserCache
+    from vedette.runtime.rulesets.compiled import Sources
+    from vedette.runtime.rulesets.usercache import UserCache
     from vedette.system.compressed import Ahead, Unpacked
     from vedette.udf.host import Host
 
@@ -62,9 +64,9 @@ def scan(
     Example: vedette scan --rules rules/sigma --route --product linux /var/log/auth.log*
     """
     from vedette.model.event import LogSource
-    from vedette.runtime.evaluation import evaluate
-    from vedette.runtime.scan import as_utf8, events
-    from vedette.runtime.timeline import Timeline
+    from vedette.runtime.offline.evaluation import evaluate
+    from vedette.runtime.offline.scan import as_utf8, events
+    from vedette.runtime.offline.timeline import Timeline
     from vedette.system.compressed import unpacked
 
     engine = _engine_of(rule_paths, keys, Given(pipelines, lookups, functions), route=route, cached=cached)
@@ -89,11 +91,11 @@ def scan(
                 named = Path(path.stem if path.suffix.lower() in _COMPRESSED else path.name)
                 first, chunks = events(as_utf8(file), codec, seen_at, is_json=named.suffix.lower() == ".json")
                 source, silent = LogSource(product=product), engine.plan.silent
-                for found in evaluate(engine, chunks, first=first, logsource=source, silent=True):
-                    timeline.add(found, str(path))
-                    if found.rule.id not in silent:
+                for match in evaluate(engine, chunks, first=first, logsource=source, silent=True):
+                    timeline.add(match, str(path))
+                    if match.rule.id not in silent:
                         matches += 1
-                        say(found.to_row(str(path)))
+                        say(match.to_row(str(path)))
         except BrokenPipeError:
             raise
         except (OSError, ValueError) as error:
@@ -141,21 +143,22 @@ class Given(NamedTuple):
     functions: Host | None
 
 
-def _engine_of(paths: tuple[Path, ...], keys: tuple[str, ...], given: Given, *, route: bool, cached: bool) -> Engine:
+def _engine_of(paths: tuple[Path, ...], keys: tuple[str, ...], options: Given, *, route: bool, cached: bool) -> Engine:
     """Of a bundle with the databases that it carries, of rule files as they were last compiled."""
     bundles = [path for path in paths if path.suffix == ".vbundle"]
     if not bundles:
         from vedette.engine.match import Engine
         from vedette.lookup.sets import made, opened
-        from vedette.runtime.compiled import Sources, UserCache, user_folder
+        from vedette.runtime.rulesets.compiled import Sources
+        from vedette.runtime.rulesets.usercache import UserCache, user_folder
 
-        sources = Sources(paths, given.pipelines, given.lookups)
+        sources = Sources(paths, options.pipelines, options.lookups)
         folder = user_folder() if cached else None
         if folder is None:
-            return Engine(rule_plan(*sources, given.functions), route=route)
-        artifact = _cached(sources, given.functions, UserCache(folder))
-        return artifact.engine({**opened(given.lookups), **made(artifact.lookups)}, route=route)
-    if given.pipelines or given.lookups:
+            return Engine(rule_plan(*sources, options.functions), route=route)
+        artifact = _cached(sources, options.functions, UserCache(folder))
+        return artifact.engine({**opened(options.lookups), **made(artifact.lookups)}, route=route)
+    if options.pipelines or options.lookups:
         fail("--pipeline, --lookup: a bundle is built already; give them to 'bundle build'")
     if len(paths) > 1:
         fail("--rules: one bundle, or rule files and folders")
@@ -178,16 +181,16 @@ def _engine_of(paths: tuple[Path, ...], keys: tuple[str, ...], given: Given, *, 
 def _cached(sources: Sources, functions: Host | None, cache: UserCache) -> Artifact:
     """What was compiled of ``sources`` the last time; else compiled and kept."""
     from vedette.engine.artifact import Artifact
-    from vedette.runtime.compiled import compiler
+    from vedette.runtime.rulesets.compiled import compiler
 
     by = (compiler(), *(["functions"] if functions is not None else []))
     digest = sources.digest(*by)
-    found = cache.load(digest)
-    if found is None:
-        found = Artifact.of(rule_plan(*sources, functions))
+    artifact = cache.load(digest)
+    if artifact is None:
+        artifact = Artifact.of(rule_plan(*sources, functions))
         if sources.digest(*by) == digest:  # no file changed meanwhile
-            cache.keep(digest, found)
-    return found
+            cache.keep(digest, artifact)
+    return artifact
 
 
 class _Watched(io.FileIO):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from vedette import __version__
 from vedette.cli.console import config_option, fail, safe
 from vedette.config.settings import AgentSettings
 from vedette.fleet.overlay import load
@@ -16,6 +15,7 @@ from vedette.model.event import Alert, Entity, LogSource, RawRef
 from vedette.sinks.base import Answer, Outgoing, SinkSettings, Verdict
 from vedette.sinks.opening import opened
 from vedette.system.wallclock import utc_now
+from vedette.version import __version__
 
 RULE = "vedette.sink.test"
 _SAID = {
@@ -47,11 +47,11 @@ def sink_test(config: Path, name: str) -> None:
     Example: vedette sink test soc
     """
     settings = load(config)
-    found = {one.name: one for one in settings.sink}
-    if name not in found:
-        fail(f"no sink {name!r} is configured; there are: {', '.join(found) or 'none'}")
-    answer = asyncio.run(_deliver(found[name], _alert(settings.agent, name)))
-    click.echo(safe(f"{name} ({found[name].type}) to {found[name].to}: {_SAID[answer.verdict]}"))
+    sinks = {sink.name: sink for sink in settings.sink}
+    if name not in sinks:
+        fail(f"no sink {name!r} is configured; there are: {', '.join(sinks) or 'none'}")
+    answer = asyncio.run(_deliver(sinks[name], _alert(settings.agent, name)))
+    click.echo(safe(f"{name} ({sinks[name].type}) to {sinks[name].to}: {_SAID[answer.verdict]}"))
     if answer.text:
         click.echo(safe(f"  {answer.text}"))
     if answer.wait:

@@ -1,7 +1,7 @@
 """The agent's status for people: ``vedette status``, and parts of it that other commands print.
 
-Each function returns lines from the status as ``runtime/status.py`` collects it. Titles and reasons are in them as they
-are: see ``console.safe``. Raises KeyError for the status of an agent of another release.
+Each function returns lines from the status as ``runtime/agent/status.py`` collects it. Titles and reasons are in them
+as they are: see ``console.safe``. Raises KeyError for the status of an agent of another release.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from vedette.bundle.manifest import rfc3339
 from vedette.config.settings import UNAUTHENTICATED
-from vedette.runtime.health import headline
+from vedette.runtime.agent.health import headline
 
 SHOWN = 10
 """Rows of a list."""
@@ -176,7 +176,7 @@ def _inputs(status: Mapping[str, Any]) -> list[str]:
             f"{name:<16}{counts['received']:>12}{counts['stored']:>12}{counts['judged']:>12}"
             f"{status['backlog'].get(name, 0):>9}  {why}"
         )
-        if name in states and states[name]["state"] != "works":
+        if name in states and (states[name]["state"] != "works" or states[name]["reason"]):
             word = states[name]["state"].replace("failing", "FAILING")
             lines.append(f"         {word}: {states[name]['reason']}")
     return lines

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from vedette.cli.console import broker_options, broker_settings
+from vedette.cli.options import broker_options, broker_settings
 
 
 @click.command("steer")
@@ -27,7 +27,7 @@ def steer(folder: Path, **broker: object) -> None:
     from vedette.config.settings import LogSettings
     from vedette.region.repository import Repository
     from vedette.region.steer.controller import Controller
-    from vedette.runtime.logs import configure_logging
+    from vedette.runtime.agent.logs import configure_logging
 
     configure_logging(LogSettings())
 

@@ -20,7 +20,8 @@ from typing import NoReturn
 import click
 
 from vedette.cli.agent import alert_line
-from vedette.cli.console import Number, config_option, data_folder, data_option, fail
+from vedette.cli.console import config_option, data_folder, data_option, fail
+from vedette.cli.options import Number
 from vedette.cli.top_page import SECTION_MOST, Look, page
 from vedette.system.terminal import safe
 
@@ -60,7 +61,7 @@ def top(config: Path, data_dir: Path | None, interval: float, count: int) -> Non
 
 def look(folder: Path) -> Look:
     """Raises OSError when no agent answers, ValueError when it refuses."""
-    from vedette.runtime.control import ask
+    from vedette.runtime.agent.control import ask
     from vedette.store.store import Store
 
     socket = folder / "control.sock"

@@ -56,11 +56,11 @@ def page(before: Look, now: Look, rows: int | None = None) -> list[str]:
     """At most ``rows`` lines; None: as many as there are."""
     status = now.status
     seconds = (status["time"] - before.status["time"]) / 1e6
-    known = before.life == now.life and seconds > 0
+    comparable = before.life == now.life and seconds > 0
 
     def rate(count: Callable[[Look], float]) -> float | None:
         """Per second."""
-        return max(0.0, count(now) - count(before)) / seconds if known else None
+        return max(0.0, count(now) - count(before)) / seconds if comparable else None
 
     head = [*_head(now, rate), *_problems(status)]
     sections = [
@@ -70,7 +70,10 @@ def page(before: Look, now: Look, rows: int | None = None) -> list[str]:
         _state(status),
         Section("newest alerts", now.alerts[::-1]),
     ]
-    return [*head, *_fitted([one for one in sections if one.lines], None if rows is None else rows - len(head))]
+    return [
+        *head,
+        *_fitted([section for section in sections if section.lines], None if rows is None else rows - len(head)),
+    ]
 
 
 def _fitted(sections: Sequence[Section], rows: int | None) -> Iterator[str]:
@@ -79,7 +82,7 @@ def _fitted(sections: Sequence[Section], rows: int | None) -> Iterator[str]:
     for place, (heading, lines) in enumerate(sections):
         most = SECTION_MOST
         if left is not None:
-            behind = sum(2 + min(SECTION_LEAST, len(one.lines)) for one in sections[place + 1 :])
+            behind = sum(2 + min(SECTION_LEAST, len(section.lines)) for section in sections[place + 1 :])
             most = min(most, max(min(SECTION_LEAST, len(lines)), left - 2 - behind))
             if left < 3:
                 return
@@ -93,7 +96,7 @@ def _fitted(sections: Sequence[Section], rows: int | None) -> Iterator[str]:
 def _head(now: Look, rate: Rate) -> Iterator[str]:
     status = now.status
     alerts, totals, memory = status["alerts"], status["totals"], status["budgets"]["memory"]
-    evaluated = rate(lambda look: sum(one["judged"] for one in look.status["inputs"].values()))
+    evaluated = rate(lambda look: sum(source["judged"] for source in look.status["inputs"].values()))
     candidates = rate(lambda look: look.status["totals"].get("candidates", 0))
     cpu = rate(lambda look: look.status["process"]["cpu_seconds"])
     share = f"{candidates / evaluated:.2%}" if evaluated and candidates is not None else "-"
@@ -147,9 +150,9 @@ def _by_cost(now: Look) -> Section:
     return Section(
         f"{'rules by cost':<{TITLE}}{'share':>8}{'us an event':>13}{'alerts':>12}{_set(rows, 'rule set')}",
         [
-            f"{_cut(one['title'], TITLE - 1):<{TITLE}}"
-            f"{one['share']:>8.1%}{one['us_per_event']:>13.3f}{one['alerts']:>12,}{_set(rows, one['ruleset'])}"
-            for one in rows
+            f"{_cut(row['title'], TITLE - 1):<{TITLE}}"
+            f"{row['share']:>8.1%}{row['us_per_event']:>13.3f}{row['alerts']:>12,}{_set(rows, row['ruleset'])}"
+            for row in rows
         ],
     )
 
@@ -160,9 +163,9 @@ def _by_alerts(before: Look, now: Look, rate: Rate) -> Section:
 
     rows = now.busiest["alerts"]
     lines = [
-        f"{_cut(one['title'], TITLE - 1):<{TITLE}}{one['alerts']:>8,}"
-        f"{_per_second(rate(made(_key(one))) if _key(one) in before.made else None):>13}{_set(rows, one['ruleset'])}"
-        for one in rows
+        f"{_cut(row['title'], TITLE - 1):<{TITLE}}{row['alerts']:>8,}"
+        f"{_per_second(rate(made(_key(row))) if _key(row) in before.made else None):>13}{_set(rows, row['ruleset'])}"
+        for row in rows
     ]
     return Section(f"{'rules by alerts':<{TITLE}}{'alerts':>8}{'made':>13}{_set(rows, 'rule set')}", lines)
 
@@ -174,8 +177,11 @@ def _set(rows: Sequence[Mapping[str, Any]], name: str) -> str:
 
 def _state(status: Mapping[str, Any]) -> Section:
     state, sql = status["correlation_state"], status["statement_state"]
-    most = sorted(state["correlations"], key=lambda one: (-one["groups"], one["title"]))
-    lines = [f"{_cut(one['title'], TITLE - 1):<{TITLE}}{one['groups']:>8,}{one['fired']:>13,}" for one in most]
+    most = sorted(state["correlations"], key=lambda relation: (-relation["groups"], relation["title"]))
+    lines = [
+        f"{_cut(relation['title'], TITLE - 1):<{TITLE}}{relation['groups']:>8,}{relation['fired']:>13,}"
+        for relation in most
+    ]
     if status["rules"]["statements"]:
         lines.insert(
             0, f"{status['rules']['statements']} statements: {amount(sql['bytes'], 'bytes')} of"

@@ -72,7 +72,7 @@ def _named(value: object) -> str:
 
 
 def _fleet_of(token: Path) -> str:
-    """The fleet that a token names; empty when the file cannot be read: ``runtime/membership.py`` says so."""
+    """The fleet that a token names; empty when the file cannot be read: ``runtime/member/membership.py`` says so."""
     try:
         parts = token.read_text("ascii").strip().split(":")
     except (OSError, UnicodeDecodeError):

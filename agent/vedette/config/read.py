@@ -14,20 +14,117 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
+from zoneinfo import ZoneInfo
 
-from vedette.bundle.seal import public_key
-from vedette.config.enrolled import enrolled
 from vedette.config.settings import MAX_KEYS, Config, UplinkSettings
-from vedette.config.values import SCALARS
 from vedette.decode.codecs import CODECS, DECLARED
-from vedette.inputs.settings import INPUT_TYPES, InputSettings
+from vedette.inputs.settings import INPUT_TYPES, InputSettings, MqttInput
 from vedette.model.event import LogSource
+from vedette.model.settings import split_address
+from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
 from vedette.sinks.base import SinkSettings
-from vedette.sinks.settings import SINK_TYPES
 from vedette.system.foreign import read_toml
-from vedette.system.plugins import Entry
+from vedette.system.within import is_name
+
+if TYPE_CHECKING:
+    from vedette.system.plugins import Entry
+
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = re.fullmatch(r"(\d+)\s*([KMG]?i?B)", value) if isinstance(value, str) else None
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f'expects a size such as "64MiB" or a number of bytes, not {value!r}')
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    if isinstance(value, str):
+        return seconds(value)
+    raise ValueError(f'expects a duration such as "10m" or "200ms", not {value!r}')
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+        return float(value)
+    raise ValueError(f"expects a share from 0 to 1, not {value!r}")
+
+
+def _address(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f'expects "host:port", not {value!r}')
+    if value:
+        split_address(value)
+    return value
+
+
+def _fsync(value: Any) -> str:
+    if isinstance(value, str):
+        kind, _, interval = value.partition(":")
+        if value in ("batch", "never") or (kind == "interval" and FSYNC[0] <= _seconds(interval) <= FSYNC[1]):
+            return value
+    raise ValueError(
+        f'expects "interval:200ms" (from {FSYNC[0] * 1000:g}ms to {FSYNC[1]:g}s), "batch" or "never", not {value!r}'
+    )
+
+
+def _name(value: Any) -> str:
+    if value != "" and not is_name(value):
+        raise ValueError(f"expects letters, digits, '_', '-' or '.' (at most 128, no '.' first), not {value!r}")
+    return str(value)
+
+
+def _labels(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or len(value) > MAX_LABELS:
+        raise ValueError(f"expects a table of at most {MAX_LABELS} labels, not {value!r}")
+    for name, text in value.items():
+        if not is_name(name, 64):
+            raise ValueError(f"{name!r}: expects letters, digits, '_', '-' or '.' (at most 64, no '.' first)")
+        if not isinstance(text, str) or not 0 < len(text) <= 256 or not text.isprintable() or '"' in text:
+            raise ValueError(f"{name}: expects 1 to 256 characters without '\"', not {text!r}")
+    return dict(value)
+
+
+def _options(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"expects a table, not {value!r}")
+    return dict(value)
+
+
+def _zone(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expects a time zone such as 'Europe/Vienna', not {value!r}")
+    if value:
+        try:
+            ZoneInfo(value)
+        except Exception as error:  # ZoneInfo raises several kinds for a bad key
+            raise ValueError(f"{value!r} is not a known time zone") from error
+    return value
+
+
+FSYNC = 0.001, 60.0
+"""Shortest and longest interval of syncs, in seconds."""
+MAX_LABELS = 64
+"""In ``fleet.labels``."""
+SCALARS = {
+    "fsync": _fsync,
+    "size": _size,
+    "seconds": _seconds,
+    "share": _share,
+    "address": _address,
+    "name": _name,
+    "zone": _zone,
+    "labels": _labels,
+    "options": _options,
+}
+
 
 T = TypeVar("T")
 _OF_BROKERS = {f.name for f in dataclasses.fields(MqttSettings)}
@@ -66,7 +163,15 @@ class _Reader:
             self._used.add("")
         self._check_brokers()
         _check(config, self.mistakes, self._decoders())
-        return dataclasses.replace(config, uplink=dataclasses.replace(config.uplink, broker=self._brokers[""]))
+        if not config.agent.id:
+            host = re.sub(r"^\.|[^A-Za-z0-9._-]", "-", socket.gethostname())
+            config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, id=host))
+        config = dataclasses.replace(config, uplink=dataclasses.replace(config.uplink, broker=self._brokers[""]))
+        if not self.mistakes and (config.sink or any(isinstance(item, MqttInput) for item in config.input)):
+            from vedette.config import loops
+
+            self.mistakes += loops.mistakes(config)
+        return config
 
     def _read_brokers(self, value: Any) -> None:
         if not isinstance(value, dict):
@@ -98,12 +203,12 @@ class _Reader:
         """``types`` and those of plugins, which take no name of these."""
         if not self._plugins:
             return types
-        from vedette.inputs import plugin as input_plugin
-        from vedette.sinks import plugin as sink_plugin
-        from vedette.system.plugins import by_name
+        from vedette.inputs.plugin import PluginInput
+        from vedette.sinks.plugin import PluginSink
+        from vedette.system.plugins import by_name, settings_of
 
-        settings_of = input_plugin.settings_of if kind == "inputs" else sink_plugin.settings_of
-        return {**{name: settings_of(entry) for name, entry in by_name(self._plugins, kind).items()}, **types}
+        base = PluginInput if kind == "inputs" else PluginSink
+        return {**{name: settings_of(base, entry) for name, entry in by_name(self._plugins, kind).items()}, **types}
 
     def _value(self, kind: Any, value: Any, where: str) -> Any:
         """``value`` of TOML as ``kind``; None after a mistake."""
@@ -190,6 +295,9 @@ class _Reader:
             yield self._table(kind, named, where)
 
     def _sinks(self, items: Any) -> Iterator[SinkSettings]:
+        """Sinks' types are imported with the first."""
+        from vedette.sinks.settings import SINK_TYPES
+
         for kind, named, where in self._typed("sink", items, self._with_plugins("sinks", SINK_TYPES)):
             yield self._table(kind, named, where)
 
@@ -271,11 +379,7 @@ def _check(config: Config, mistakes: list[str], formats: frozenset[str]) -> None
         ("bundles.trusted_keys", config.bundles.trusted_keys),
         ("uplink.receipt_keys", config.uplink.receipt_keys),
     ):
-        for i, key in enumerate(keys):
-            try:
-                public_key(key)
-            except ValueError as error:
-                mistakes.append(f"{where}[{i}]: {error}")
+        mistakes += [f"{where}[{i}]: {mistake}" for i, mistake in _no_keys(keys)]
     for i, redact in enumerate(config.redact):
         mistakes += [f"redact[{i}]{mistake}" for mistake in redact.mistakes()]
     mistakes += [f"response{mistake}" for mistake in config.response.mistakes()]
@@ -301,6 +405,18 @@ def _check(config: Config, mistakes: list[str], formats: frozenset[str]) -> None
             if path in read:
                 mistakes.append(f"input[{i}].paths: {path!r} is read by another input already")
             read.add(path)
+
+
+def _no_keys(keys: tuple[str, ...]) -> Iterator[tuple[int, ValueError]]:
+    """Yield the place of each of ``keys`` that is no public key, and why."""
+    if keys:
+        from vedette.bundle.seal import public_key  # and cryptography, which an agent without keys goes without
+
+        for i, key in enumerate(keys):
+            try:
+                public_key(key)
+            except ValueError as error:
+                yield i, error
 
 
 def _check_sinks(config: Config, mistakes: list[str]) -> None:
@@ -359,9 +475,6 @@ def parse_document(document: dict[str, Any], path: Path | str = "vedette.toml") 
     config = reader.config(document)
     if reader.mistakes:
         raise ConfigError(path, reader.mistakes)
-    if not config.agent.id:
-        host = re.sub(r"^\.|[^A-Za-z0-9._-]", "-", socket.gethostname())
-        config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, id=host))
     return config
 
 
@@ -375,7 +488,12 @@ def part_mistakes(document: dict[str, Any]) -> list[str]:
 
 def load(path: Path) -> Config:
     """The configuration in the file ``path``; raises ConfigError, also when the file cannot be read."""
-    return enrolled(parse(read_text(path), path))
+    config = parse(read_text(path), path)
+    if config.enrolment.token_file is None:
+        return config
+    from vedette.config.enrolled import enrolled  # whose keys take cryptography
+
+    return enrolled(config)
 
 
 def read_text(path: Path) -> str:

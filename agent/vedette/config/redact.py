@@ -38,8 +38,8 @@ def problem(config: Config) -> str:
     return _key(config, rules(config), make=False)[1]
 
 
-def _key(config: Config, given: Iterable[Rule], *, make: bool) -> tuple[bytes | None, str]:
-    if all(one.action != HASH for one in given):
+def _key(config: Config, redactions: Iterable[Rule], *, make: bool) -> tuple[bytes | None, str]:
+    if all(rule.action != HASH for rule in redactions):
         return None, ""
     path, own = config.agent.redact_key_file, config.agent.redact_key is None
     try:

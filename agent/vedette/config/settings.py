@@ -7,15 +7,14 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from vedette.decode.secrets import PATTERNS, written
 from vedette.inputs.settings import InputSettings
 from vedette.model.settings import Address, Fsync, Labels, Name, Seconds, Share, Size
 from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
-from vedette.response.settings import ResponseSettings
 from vedette.sinks.base import SinkSettings
 
 RECIPIENT = re.compile(r"age1[02-9ac-hj-np-z]{58}")
@@ -226,6 +225,52 @@ class LookupSettings:
     max_rate: Size = 0
 
 
+_NFT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+"""A name of nft that needs no quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSettings:
+    """A table ``[[response.block]]``: alerts that have an address blocked, and where in them it stands."""
+
+    rules: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    level: Literal["informational", "low", "medium", "high", "critical"] = "informational"
+    field: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseSettings:
+    """Local response; no overlay of the fleet changes any of it."""
+
+    enabled: bool = False
+    dry_run: bool = False
+    ttl: Seconds = 3600.0
+    max_blocked: int = 1000
+    allow: tuple[str, ...] = ()
+    allow_sessions: bool = True
+    table: Name = "vedette"
+    block: tuple[BlockSettings, ...] = ()
+
+    @property
+    def live(self) -> bool:
+        """Whether the firewall is touched."""
+        return self.enabled and not self.dry_run
+
+    def mistakes(self) -> Iterator[str]:
+        """What is wrong, each with the key it is about."""
+        if not _NFT_NAME.fullmatch(self.table):
+            yield f".table: expects up to 32 letters, digits and '_', a letter first, not {self.table!r}"
+        for i, text in enumerate(self.allow):
+            try:
+                ip_network(text, strict=False)
+            except ValueError:
+                yield f".allow[{i}]: expects an address or a network such as 192.0.2.0/24, not {text!r}"
+        for i, table in enumerate(self.block):
+            if not (table.rules or table.tags):
+                yield f'.block[{i}]: needs rules or tags; rules = ["*"] means every rule'
+
+
 @dataclass(frozen=True, slots=True)
 class EnrichSettings:
     """Columns of a lookup that go into an alert's fields, by the value of one of its fields or by its entities."""
@@ -264,6 +309,8 @@ class RedactSettings:
 
     def mistakes(self) -> list[str]:
         """What is wrong, each with the key it is about."""
+        from vedette.decode.secrets import PATTERNS, written  # with the first [[redact]]
+
         mistakes = []
         if not (self.fields or self.kinds or self.patterns or self.expressions):
             mistakes.append(": expects fields, kinds, patterns or expressions")

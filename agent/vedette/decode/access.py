@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from vedette.decode.computed import Cut, Part
-from vedette.decode.provenance import Gives, named
+from vedette.decode.formats.base import Gives, named
 
 _SNIFF = re.compile(rb"[^\[{<]{5,700}?\[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] \"")
 _LINE = re.compile(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from vedette.decode.provenance import Gives, named
+from vedette.decode.formats.base import Gives, named
 
 _TAG = re.compile(
     r"%(?P<cisco_tag>(?P<cisco_facility>[A-Za-z][\w]{0,31}(?:[-/][A-Za-z][\w]{0,31}){0,3}?)-(?P<cisco_severity>[0-7])-"

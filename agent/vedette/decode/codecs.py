@@ -109,7 +109,7 @@ class Codecs(dict[str, Codec]):
 
 
 plugged: dict[str, Codec] = {}
-"""Those of decoder plugins, by name: set once, before events are evaluated (``runtime/decoders.py``)."""
+"""Those of decoder plugins, by name: set once, before events are evaluated (``runtime/options/decoders.py``)."""
 
 
 def with_declared(declared: Iterable[Codec]) -> Codecs:

@@ -33,8 +33,7 @@ import regex
 from vedette.decode import bounded, grok, syslog
 from vedette.decode.bounded import Guard, TooSlow
 from vedette.decode.codecs import DECLARED, Codec, Kind
-from vedette.decode.formats.base import Fields, Format, Seen, Shape, first_time
-from vedette.decode.provenance import Field, Gives, Provenance
+from vedette.decode.formats.base import Field, Fields, Format, Gives, Provenance, Seen, Shape, first_time
 from vedette.decode.values import ABSENT, path
 from vedette.model.event import Source
 from vedette.model.times import micros

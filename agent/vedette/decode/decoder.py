@@ -54,6 +54,7 @@ __all__ = [
     "Record",
     "Value",
     "from_mapping",
+    "heads",
     "possible_source",
     "record",
 ]
@@ -483,6 +484,16 @@ class Record:
             fields["peer"] = self._origin
         self._fields = fields
         return fields
+
+
+def heads(field: str) -> set[str]:
+    """Names in ``Record.fields`` of a JSON object: where none of them is, ``Record.get`` has nothing for ``field``, but
+    what a syslog header gives."""
+    names: set[str] = set()
+    for name in (field, *ALIASES.get(field, ())):
+        parts = name.split(".")
+        names.update(".".join(parts[:count]) for count in range(1, len(parts) + 1))
+    return names
 
 
 def _plain_peer(fields: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Which fields decoders give: one table of all formats, and what the prefilter, lint and the docs read from it.
 
 A row is a layer of an event (header, JSON, pairs …), one of the ``formats``, or a program. It names the fields that it
-gives under names of its own and how their values stand in the event (``provenance.py``); a name that no row gives of
+gives under names of its own and how their values stand in the event (``formats/base.py``); a name that no row gives of
 its own stands in every event that has the field. A field that is known under several names (``aliases.py``) is as weak
 as the weakest of them. Tests hold every decoder against its row.
 """
@@ -17,9 +17,9 @@ from types import MappingProxyType
 from vedette.decode import access, cisco, peers, syslog
 from vedette.decode.aliases import ALIASES
 from vedette.decode.codecs import CODECS, Kind
+from vedette.decode.formats.base import Field, Gives, Provenance, named, renamed
 from vedette.decode.formats.table import FORMATS, SHAPES
 from vedette.decode.programs import PROGRAMS
-from vedette.decode.provenance import Field, Gives, Provenance, named, renamed
 
 JOURNAL: Mapping[str, str] = {
     "MESSAGE": "message",

@@ -22,6 +22,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -153,16 +154,16 @@ _QUOTED = (
     r"|<([^<>@\s]{1,256}(?:@[^<>\s]{1,256})?)>)"
 )
 _NAME = r"([^\s'\"`()\[\]<>,;:=|]{1,256})"
-_USERS = tuple(
-    re.compile(pattern)  # of texts in lower case
-    for pattern in (
-        rf"\b(?:user(?:[ _]?(?:name|id))?|login(?: ?name)?|account|acct|uname)(?: (?:is|was))?[ :=]{{1,3}}{_QUOTED}",
-        rf"\b(?:for|as)(?: user(?:name)?| account| login)?:? {_QUOTED}",
-        rf"\b(?:username|user name|user|login|account)[=:] ?{_NAME}",
-        rf"\b(?:user|username|account) {_NAME} (?:from |not found|failed|logged|doesn't|does not|is |was |has )",
-    )
+_QUOTED_USERS = (
+    rf"\b(?:user(?:[ _]?(?:name|id))?|login(?: ?name)?|account|acct|uname)(?: (?:is|was))?[ :=]{{1,3}}{_QUOTED}",
+    rf"\b(?:for|as)(?: user(?:name)?| account| login)?:? {_QUOTED}",
 )
-_QUOTED_USERS = _USERS[:2]
+_USERS = (
+    *_QUOTED_USERS,
+    rf"\b(?:username|user name|user|login|account)[=:] ?{_NAME}",
+    rf"\b(?:user|username|account) {_NAME} (?:from |not found|failed|logged|doesn't|does not|is |was |has )",
+)
+"""Whom a text in lower case names."""
 _USER_BEFORE = re.compile(
     rf"\b(?:for|by|as|user|username|account|login)(?: (?:invalid|unknown|illegal))? {_NAME}(?: with)? from \W{{0,3}}\Z"
 )
@@ -175,69 +176,77 @@ _NO_USER = frozenset(_NO_USERS.split())
 _FORM_ALONE = " authenticator failed for "
 """Its messages have one layout: where that is not met, a client's name broke it."""
 _IP = r"(?P<src_ip>[0-9A-Fa-f.:]{2,45})"
-FORMS = tuple(
-    (needle, re.compile(pattern, re.S))
-    for needle, pattern in (
-        # Asterisk: what a client calls itself stands before; of repeated parts the last is Asterisk's own
-        ('RemoteAddress="IPV', rf'.*,RemoteAddress="IPV[46]/\w{{2,4}}/{_IP}/(?P<src_port>\d{{1,5}})"'),
-        (
-            " failed for '",
-            r".* failed for '\[?(?P<src_ip>[\d.]{7,15}|[0-9A-Fa-f:.]{2,45}(?=[\]']))\]?(?::(?P<src_port>\d{1,5}))?'",
-        ),
-        # Exim: H=NAME (HELO) [IP]:PORT I=[OURS]; the HELO may hold an address, and so may what follows
-        (
-            "H=",
-            rf"(?:.{{0,512}}? )?H=(?:[^\s(\[]{{1,255}} )?(?:\((?>[^\s()]{{0,255}}(?:\(\))?)\) )?\[{_IP}\]"
-            r"(?::(?P<src_port>\d{1,5}))?",
-        ),
-        (
-            _FORM_ALONE,
-            rf"(?!.*\) \[.*\) \[).{{0,64}}? authenticator failed for "
-            rf"(?:[^\s(\[]{{1,255}} )?(?:\([^\s()]{{0,255}}\) )?\[{_IP}\]"
-            r"(?::(?P<src_port>\d{1,5}))?(?: I=\[[^\]]{1,64}\]\S{0,6})?(?: U=\S{1,255})?: "
-            r"(?:.{0,512}\(set_id=(?P<user>.*)\))?",
-        ),
-        # squid's own access log: TIME DURATION CLIENT RESULT/STATUS BYTES
-        ("/", rf"(?:\w{{1,16}}: )?(?:\d{{10}}\.\d{{3}})? {{0,16}}\d{{1,10}} {_IP} [A-Z_]{{3,32}}/\d{{3}} \d"),
-        # 3proxy: TIME SERVICE.PORT ERROR USER CLIENT:PORT TARGET:PORT …
-        (
-            ":",
-            r"(?:\S{1,32} ){0,2}(?:PROXY|SOCK[45S]?|SOCKS[45]?|POP3P|SMTPP|FTPPR|TCPPM|UDPPM|ADMIN|DNSPR)\.\d{1,5} "
-            r"\d{5} "
-            rf"(?:-|(?P<user>\S{{1,256}})) {_IP}:(?P<src_port>\d{{1,5}}) ",
-        ),
-        # pure-ftpd: (USER@HOST) [LEVEL]
-        ("@", rf"\((?:\?|(?P<user>[^\s()]{{1,256}}))@{_IP}\) \[[A-Z]{{4,8}}\] "),
-        # MySQL: 'USER'@'HOST'
-        ("'@'", rf".{{0,128}}?(?:user|connection) (?:.{{0,300}} )??'(?P<user>[^']{{0,128}})'@'{_IP}'(?: |$)"),
-        # Zimbra: [ip=WHOSE CONNECTION;oip=THE CLIENT'S;]
-        (";oip=", rf".{{0,512}}?;oip={_IP};(?:.{{0,1024}}?\baccount=(?P<user>[^;\s]{{1,256}});)?"),
-        # Drupal: SITE|TIME|TYPE|IP|URI|REFERER|UID|LINK|MESSAGE
-        ("|user|", rf"[^|]{{1,255}}\|\d{{10}}\|user\|{_IP}\|"),
-        # Oracle's messaging server: tr="TCP|OURS|PORT|THEIRS|PORT"
-        (' tr="', rf'.{{0,512}}? tr="\w{{3,4}}\|[^|"]{{1,64}}\|\d{{1,5}}\|{_IP}\|(?P<src_port>\d{{1,5}})"'),
-        # lighttpd: what a client calls itself stands before
-        (" IP: ", rf".* username: (?P<user>.*) IP: {_IP}\s*\Z"),
-        # Froxlor: before a login its user is the address
-        ('{"source":"login"', rf'.*\{{"source":"login","action":"\d{{1,5}}","user":"{_IP}"\}}[ \[\]]*\Z'),
-        # SOGo, whose client may have come by way of others
-        (
-            "SOGoRootPage ",
-            rf".{{0,64}}?SOGoRootPage Login from '{_IP}[^']{{0,255}}' for user '(?P<user>[^']{{0,256}})'",
-        ),
-        # scanlogd: SOURCE[:PORT] to TARGET ports …
-        (" ports ", r"(?P<src_ip>[\d.]{7,15}|[0-9A-Fa-f:]{2,45})(?::(?P<src_port>\d{1,5}))? to \S{1,64} ports \d"),
-        # NSD: ratelimit block ZONE type TYPE target NETWORK query IP TYPE
-        (" ratelimit ", rf".{{0,64}}? ratelimit (?:block|unblock) .{{1,512}}? query {_IP} "),
-        # Samba's audit: user [DOMAIN]\[USER] … remote host [ipv4:IP:PORT]
-        (
-            "remote host [",
-            rf".{{0,128}}?user \[[^\]]{{0,256}}\]\\\[(?P<user>[^\]]{{0,256}})\] .{{1,512}} remote host \[ipv[46]:{_IP}:"
-            r"(?P<src_port>\d{1,5})\]",
-        ),
-    )
+FORMS = (
+    # Asterisk: what a client calls itself stands before; of repeated parts the last is Asterisk's own
+    ('RemoteAddress="IPV', rf'.*,RemoteAddress="IPV[46]/\w{{2,4}}/{_IP}/(?P<src_port>\d{{1,5}})"'),
+    (
+        " failed for '",
+        r".* failed for '\[?(?P<src_ip>[\d.]{7,15}|[0-9A-Fa-f:.]{2,45}(?=[\]']))\]?(?::(?P<src_port>\d{1,5}))?'",
+    ),
+    # Exim: H=NAME (HELO) [IP]:PORT I=[OURS]; the HELO may hold an address, and so may what follows
+    (
+        "H=",
+        rf"(?:.{{0,512}}? )?H=(?:[^\s(\[]{{1,255}} )?(?:\((?>[^\s()]{{0,255}}(?:\(\))?)\) )?\[{_IP}\]"
+        r"(?::(?P<src_port>\d{1,5}))?",
+    ),
+    (
+        _FORM_ALONE,
+        rf"(?!.*\) \[.*\) \[).{{0,64}}? authenticator failed for "
+        rf"(?:[^\s(\[]{{1,255}} )?(?:\([^\s()]{{0,255}}\) )?\[{_IP}\]"
+        r"(?::(?P<src_port>\d{1,5}))?(?: I=\[[^\]]{1,64}\]\S{0,6})?(?: U=\S{1,255})?: "
+        r"(?:.{0,512}\(set_id=(?P<user>.*)\))?",
+    ),
+    # squid's own access log: TIME DURATION CLIENT RESULT/STATUS BYTES
+    ("/", rf"(?:\w{{1,16}}: )?(?:\d{{10}}\.\d{{3}})? {{0,16}}\d{{1,10}} {_IP} [A-Z_]{{3,32}}/\d{{3}} \d"),
+    # 3proxy: TIME SERVICE.PORT ERROR USER CLIENT:PORT TARGET:PORT …
+    (
+        ":",
+        r"(?:\S{1,32} ){0,2}(?:PROXY|SOCK[45S]?|SOCKS[45]?|POP3P|SMTPP|FTPPR|TCPPM|UDPPM|ADMIN|DNSPR)\.\d{1,5} "
+        r"\d{5} "
+        rf"(?:-|(?P<user>\S{{1,256}})) {_IP}:(?P<src_port>\d{{1,5}}) ",
+    ),
+    # pure-ftpd: (USER@HOST) [LEVEL]
+    ("@", rf"\((?:\?|(?P<user>[^\s()]{{1,256}}))@{_IP}\) \[[A-Z]{{4,8}}\] "),
+    # MySQL: 'USER'@'HOST'
+    ("'@'", rf".{{0,128}}?(?:user|connection) (?:.{{0,300}} )??'(?P<user>[^']{{0,128}})'@'{_IP}'(?: |$)"),
+    # Zimbra: [ip=WHOSE CONNECTION;oip=THE CLIENT'S;]
+    (";oip=", rf".{{0,512}}?;oip={_IP};(?:.{{0,1024}}?\baccount=(?P<user>[^;\s]{{1,256}});)?"),
+    # Drupal: SITE|TIME|TYPE|IP|URI|REFERER|UID|LINK|MESSAGE
+    ("|user|", rf"[^|]{{1,255}}\|\d{{10}}\|user\|{_IP}\|"),
+    # Oracle's messaging server: tr="TCP|OURS|PORT|THEIRS|PORT"
+    (' tr="', rf'.{{0,512}}? tr="\w{{3,4}}\|[^|"]{{1,64}}\|\d{{1,5}}\|{_IP}\|(?P<src_port>\d{{1,5}})"'),
+    # lighttpd: what a client calls itself stands before
+    (" IP: ", rf".* username: (?P<user>.*) IP: {_IP}\s*\Z"),
+    # Froxlor: before a login its user is the address
+    ('{"source":"login"', rf'.*\{{"source":"login","action":"\d{{1,5}}","user":"{_IP}"\}}[ \[\]]*\Z'),
+    # SOGo, whose client may have come by way of others
+    (
+        "SOGoRootPage ",
+        rf".{{0,64}}?SOGoRootPage Login from '{_IP}[^']{{0,255}}' for user '(?P<user>[^']{{0,256}})'",
+    ),
+    # scanlogd: SOURCE[:PORT] to TARGET ports …
+    (" ports ", r"(?P<src_ip>[\d.]{7,15}|[0-9A-Fa-f:]{2,45})(?::(?P<src_port>\d{1,5}))? to \S{1,64} ports \d"),
+    # NSD: ratelimit block ZONE type TYPE target NETWORK query IP TYPE
+    (" ratelimit ", rf".{{0,64}}? ratelimit (?:block|unblock) .{{1,512}}? query {_IP} "),
+    # Samba's audit: user [DOMAIN]\[USER] … remote host [ipv4:IP:PORT]
+    (
+        "remote host [",
+        rf".{{0,128}}?user \[[^\]]{{0,256}}\]\\\[(?P<user>[^\]]{{0,256}})\] .{{1,512}} remote host \[ipv[46]:{_IP}:"
+        r"(?P<src_port>\d{1,5})\]",
+    ),
 )
 """(What a message must hold, the layout from its start)."""
+
+
+@cache
+def forms() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return ``FORMS``, compiled with the first message with an address."""
+    return tuple((needle, re.compile(pattern, re.S)) for needle, pattern in FORMS)
+
+
+@cache
+def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    return tuple(map(re.compile, patterns))
 
 
 class _Address(NamedTuple):
@@ -281,7 +290,7 @@ def read(message: str, user_known: bool = False) -> dict[str, str]:
     addresses: list[_Address] = []
     lower = lowered(message)
     if message.count(".") >= 3 or "::" in message or message.count(":") >= 7:
-        for needle, form in FORMS:
+        for needle, form in forms():
             if needle in message and (match := form.match(message)):
                 return _of_form(match)
             if needle is _FORM_ALONE and needle in message:
@@ -306,7 +315,7 @@ def claimed(message: str, lower: str = "") -> list[tuple[int, int]]:
     """Where ``message`` has what a client chose: its browser, the names in quotes it logs in with."""
     spans = [match.span() for match in _AGENT.finditer(message)] if "Mozilla/" in message else []
     lower = lower or lowered(message)
-    for pattern in _QUOTED_USERS if any(map(message.__contains__, "'\"`[<")) else ():
+    for pattern in _compiled(_QUOTED_USERS) if any(map(message.__contains__, "'\"`[<")) else ():
         spans += (match.span(match.lastindex or 0) for match in pattern.finditer(lower))
     return spans
 
@@ -432,7 +441,7 @@ def _user(message: str, lower: str, peer: _Address | None) -> str | None:
     start = 0 if peer is None else peer.start
     if (before := _USER_BEFORE.search(lower, max(0, start - 300), start)) and before[1] not in _NO_USER:
         return message[slice(*before.span(1))]
-    for pattern in _USERS:
+    for pattern in _compiled(_USERS):
         if match := pattern.search(lower):
             user = message[slice(*match.span(match.lastindex or 0))].rstrip(".")
             if user and user.lower() not in _NO_USER and (peer is None or user != peer.text):

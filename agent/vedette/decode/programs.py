@@ -9,42 +9,52 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache, partial
 from itertools import chain, islice
-from typing import NamedTuple
 
 from vedette.decode import access, cisco, peers, phrases
-from vedette.decode.formats.base import source
-from vedette.decode.provenance import Field, Gives, Provenance, named, renamed
+from vedette.decode.formats.base import NOWHERE, Field, Gives, Provenance, named, renamed, source
 from vedette.decode.syslog import add
 from vedette.model.event import Source
 
 Fields = dict[str, str | list[str]]
 
 
-_NO_NAMES: Mapping[str, str] = {}
-_PAM = re.compile(phrases.PAM_FAILURE, re.S)
-"""A phrase of all programs: in any other layout ``rhost=`` may stand in a name that a client chose."""
+_GROUP = re.compile(r"\(\?P<(\w+)>")
 
 
-class Program(NamedTuple):
+@cache
+def _pam() -> re.Pattern[str]:
+    """Return a phrase of all programs: in any other layout ``rhost=`` may stand in a name that a client chose."""
+    return re.compile(phrases.PAM_FAILURE, re.S)
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
     """One row: where a program's messages belong, and how they are read."""
 
-    source: Source = Source()
+    source: Source = NOWHERE
     """The log sources that its messages belong to."""
-    patterns: tuple[re.Pattern[str], ...] = ()
+    patterns: tuple[str, ...] = ()
     pairs: bool = True
-    names: Mapping[str, str] = _NO_NAMES
+    names: Mapping[str, str] = field(default_factory=dict)
     reader: Callable[[str], dict[str, str]] | None = None
     remote: bool = True
     """Who and from where may be looked for in messages that no pattern fits (``peers.py``)."""
 
+    @cached_property
+    def compiled(self) -> tuple[re.Pattern[str], ...]:
+        """The patterns, compiled with the program's first message: all rows together take as long as a tenth of the
+        agent's start."""
+        return tuple(re.compile(pattern, re.S) for pattern in self.patterns)
+
     @property
     def gives(self) -> Gives:
         """The fields that ``read`` gives: the groups of the patterns, pairs and their further names."""
-        own: list[Field] = [*named(chain.from_iterable(pattern.groupindex for pattern in self.patterns))]
+        own: list[Field] = [*named(chain.from_iterable(map(_GROUP.findall, self.patterns)))]
         if self.pairs:
-            own += [*named(_PAM.groupindex), *renamed(self.names, how=Provenance.VERBATIM)]
+            own += [*named(_GROUP.findall(phrases.PAM_FAILURE)), *renamed(self.names, how=Provenance.VERBATIM)]
         own += named(sorted(access.NAMES)) if self.reader is not None else ()
         own += named(peers.FIELDS) if self.remote else ()
         return Gives("its name", tuple(dict.fromkeys(own)), Provenance.VERBATIM if self.pairs else None)
@@ -53,11 +63,11 @@ class Program(NamedTuple):
         """The fields of ``message``, without ``message`` itself; and whether ``peers.read`` may tell more."""
         match = None
         unread = False
-        for pattern in self.patterns:
+        for pattern in self.compiled:
             if match := pattern.match(message):
                 break
         else:
-            match = _PAM.match(message) if self.pairs else None
+            match = _pam().match(message) if self.pairs else None
             unread = self.remote
         fields = self._pairs(message, match) if self.pairs and "=" in message else {}
         if match is not None:
@@ -142,8 +152,7 @@ def _row(
     reader: Callable[[str], dict[str, str]] | None = None,
     remote: bool = True,
 ) -> Program:
-    compiled = tuple(re.compile(pattern, re.S) for pattern in patterns)
-    return Program(source(product, categories, services), compiled, pairs, names or _NO_NAMES, reader, remote)
+    return Program(source(product, categories, services), patterns, pairs, names or {}, reader, remote)
 
 
 _linux = partial(_row, product="linux")

@@ -10,7 +10,9 @@ A value that was found anywhere goes everywhere: from fields, entities, keys of 
 in whatever form it stands (``escapes.py``), in upper or lower case. It becomes ``MARK``, or for ``hash`` a keyed digest
 (HMAC-SHA-256, RFC 2104) that is the same for the same value under the same key. **In doubt nothing leaves**: a text at
 which an expression takes too long becomes ``SLOW``; a raw event in which the value of a redacted field is not found (it
-is composed, or stands there in a form that is not known) becomes ``MARK`` as a whole.
+is composed, or stands there in a form that is not known) becomes ``MARK`` as a whole, and so does a text in which the
+name of a redacted field has a value that no decoder has given (JSON that is cut or has a name twice, an input whose
+format is another one).
 
 Values of less than ``SHORT`` characters are taken out where they stand as words, since else nothing readable were left.
 Pure: the key is an argument.
@@ -20,14 +22,17 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import NamedTuple
 
 from vedette.decode import entities
 from vedette.decode.aliases import ALIASES
+from vedette.decode.assigned import assigned, broken, hides, labelled, names, says
 from vedette.decode.escapes import View, views
 from vedette.decode.secrets import PATTERNS, Compiled, named, written
 from vedette.decode.values import Value, lowered
@@ -50,6 +55,8 @@ WINDOW = 8 << 10
 READ = 256
 """Characters of a field's value up to which it is read as ``name=value`` though it is not shown."""
 SHORT = 4
+DEPTH = 64
+"""Parts of a field's name up to which it is compared; a deeper one counts as redacted."""
 KEY_BYTES = 32
 TEXT = "\0text"
 """As a field's name: the whole text of events, and so all of their fields."""
@@ -62,7 +69,7 @@ class Rule(NamedTuple):
 
     action: str = MASK
     fields: tuple[str, ...] = ()
-    """Names, which may hold ``*`` and ``?``; of an object all that is in it."""
+    """Names, which may hold ``*`` and ``?``; of an object all that is in it. One without a dot means any depth."""
     kinds: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     expressions: tuple[str, ...] = ()
@@ -94,6 +101,9 @@ class Redaction:
         self.seconds = seconds
         self.window = window
         self._globs = [(rule.action, name.lower()) for rule in self.rules for name in rule.fields]
+        within = [glob.split(".") for _, glob in self._globs if "." in glob]
+        self._ends = [parts[-2 if parts[-1] == "*" else -1] for parts in within]
+        """Of names within objects the part that stands in a text."""
         self._kinds = {kind: rule.action for rule in reversed(self.rules) for kind in rule.kinds}
         self._like = [
             (rule.action, like)
@@ -106,6 +116,8 @@ class Redaction:
             for rule in self.rules
             for pattern in (*map(named, rule.patterns), *map(written, rule.expressions))
         ]
+        self.doubtful: Callable[[str], bool] = lru_cache(maxsize=4096)(self._doubtful)
+        """Whether a value that a text gives this name may be one that is redacted, if only as a key of an object."""
         self.named: Callable[[str], str | None] = lru_cache(maxsize=4096)(self._named)
         """By a field's name what is done with its value; None: nothing."""
         self.tries = TRIES
@@ -127,8 +139,10 @@ class Redaction:
         if name == TEXT:
             return MASK if self.by_field else None
         for alias in (name, *ALIASES.get(name, ())):
-            parts = alias.lower().split(".")
-            tried = [".".join(parts[: i + 1]) for i in range(len(parts))]
+            parts = [part for part in alias.lower().split(".") if part]
+            if self._globs and len(parts) > DEPTH:
+                return self._globs[0][0]
+            tried = [*(".".join(parts[: i + 1]) for i in range(len(parts))), *(parts if alias == name else ())]
             for action, glob in self._globs:
                 if any(fnmatchcase(each, glob) for each in tried):
                     return action
@@ -136,6 +150,9 @@ class Redaction:
                 if like.fullmatch(alias):
                     return action
         return self._kinds.get(entities.kind_of(name) or "")
+
+    def _doubtful(self, name: str) -> bool:
+        return self.named(name) is not None or any(fnmatchcase(name.lower(), end) for end in self._ends)
 
     def action(self, name: str, origins: Iterable[str] = ()) -> str | None:
         """Return the action for a field that comes from others."""
@@ -155,6 +172,9 @@ class Redaction:
         it."""
         self.tries = min(TRIES, self.tries + RECOVERY)
         return Case(self, raw, fields, host, shown)
+
+
+_MARKED = re.compile(rf"(?:{re.escape(MARK)}|{HASHED}[0-9a-f]{{32}})\]*+")
 
 
 def _canonical(value: str) -> str:
@@ -185,6 +205,7 @@ class Case:
         """Fields in which patterns were looked for."""
         self._must = set[str]()
         """Those of ``_values`` that stand in the event."""
+        self._fields = fields or {}
         self._blind = fields is None and redaction.by_field
         self.redacted = dict[str, None]()
         self.failed = 0
@@ -208,7 +229,7 @@ class Case:
         redaction = self._redaction
         if not redaction.by_field:
             return
-        for name, text in leaves:
+        for name, text in (*leaves, *labelled(leaves)):
             action = redaction.named(name)
             inside = entities.of_field(name, text)
             if action is not None:
@@ -350,8 +371,8 @@ class Case:
             self.failed += 1
             self.redacted["raw"] = None
             return SLOW, 1
-        if not self._raw or not (self._blind or self._values):
-            return self._raw, 0
+        if not self._raw:
+            return "", 0
         text, count, values = self._taken(self._raw)
         if self._blind or not self._must <= values:
             text = MARK
@@ -362,6 +383,56 @@ class Case:
 
     def _taken(self, text: str) -> tuple[str, int, set[str]]:
         """``text`` without the values, in how many places some were, and which."""
+        result, count, values = self._without_values(text)
+        if text and self._redaction.by_field and self._left(result):
+            return MARK, max(1, count), values
+        return result, count, values
+
+    def _left(self, text: str) -> bool:
+        """Whether a name that is redacted has a value in ``text`` that is none of a decoded field's."""
+        doubtful = self._redaction.doubtful
+        for view in dict.fromkeys(view.text for view in self._viewed(text)) if hides(text) else (text,):
+            if any(map(doubtful, names(view))) and any(map(self._unread, dict.fromkeys((view, broken(view))))):
+                return True
+        return False
+
+    def _unread(self, view: str) -> bool:
+        """``_left`` of a text that is read as it stands."""
+        named, doubtful = self._redaction.named, self._redaction.doubtful
+        values, wholes = Counter[str](), Counter[str]()
+        for name, value, whole, key in assigned(view):
+            if not doubtful(name) or _MARKED.fullmatch(value) or not (key or named(name)):
+                continue
+            if whole:
+                wholes[name.lower()] += 1
+            elif says(lowered(value)):
+                values[name.lower()] += 1
+        if not (values or wholes):
+            return False
+        decoded_values, decoded_wholes = self._decoded
+        return not (values <= decoded_values and wholes <= decoded_wholes)
+
+    @cached_property
+    def _decoded(self) -> tuple[Counter[str], Counter[str]]:
+        """By the last part of its name how many fields have a value that may leave, and how many hold others."""
+        values, wholes = Counter[str](), Counter[str]()
+        stack: list[tuple[str, Value, bool]] = [(name, value, False) for name, value in self._fields.items()]
+        for _ in range(entities.MAX_VALUES):
+            if not stack:
+                break
+            name, value, listed = stack.pop()
+            last = "" if listed else name.rpartition(".")[2].lower()
+            if isinstance(value, dict):
+                wholes[last] += 1
+                stack += [(f"{name}.{key}", inner, False) for key, inner in value.items()]
+            elif isinstance(value, list):
+                wholes[last] += 1
+                stack += [(name, inner, True) for inner in value]
+            elif self._redaction.named(name) is None and (lower := lowered(str(value))) not in self._values:
+                values[last] += says(lower)
+        return values, wholes
+
+    def _without_values(self, text: str) -> tuple[str, int, set[str]]:
         if not self._values or not text:
             return text, 0, set()
         spans = list[tuple[int, int, str]]()

@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import NamedTuple
 
-from vedette.decode.provenance import Field, Gives, Provenance, named
+from vedette.decode.formats.base import Field, Gives, Provenance, named
 from vedette.decode.values import Value
 from vedette.model.times import HOUR, bsd_time, iso_time
 

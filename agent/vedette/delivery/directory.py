@@ -22,7 +22,7 @@ from vedette.delivery.landing import LandingFolder, Unwritable
 from vedette.delivery.queue import Source
 from vedette.delivery.receipts import ranges
 from vedette.model.counters import Log
-from vedette.system.backoff import BACKOFF, Backoff
+from vedette.system.trouble import BACKOFF, Backoff
 
 log = structlog.get_logger()
 

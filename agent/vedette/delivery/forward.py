@@ -1,8 +1,8 @@
 """One sink at work: alerts from outbox and ring to its receiver, at its own pace.
 
 Delivery: at least once. The sink's place moves behind an alert only when the receiver has taken it, when the filter
-does not want it, or when it is a dead letter. The place is on disk within a second (``runtime/sinks.py``), so after a
-kill some alerts come twice, under the same ``alert_id``. Alerts that are tried again come behind newer ones.
+does not want it, or when it is a dead letter. The place is on disk within a second (``runtime/options/sinks.py``), so
+after a kill some alerts come twice, under the same ``alert_id``. Alerts that are tried again come behind newer ones.
 
 * A receiver that takes nothing is away: it is asked again after 1 s, then twice as long each time, up to 30 s. That is
   logged when it begins, and when it ends. A longer ``Retry-After`` holds, for all alerts.
@@ -33,8 +33,9 @@ from vedette.delivery.queue import Outbox
 from vedette.model.counters import Log
 from vedette.sinks.base import Answer, Outgoing, Receiver, SinkSettings, Verdict
 from vedette.store.sinks import Place
-from vedette.system.backoff import BACKOFF, Backoff
+from vedette.system.ending import to_its_end
 from vedette.system.rotated import Rotated
+from vedette.system.trouble import BACKOFF, Backoff
 
 log = structlog.get_logger()
 
@@ -158,6 +159,7 @@ class Forwarder:
                 row = decode_row(data)
             except ValueError as error:
                 log.error(Log.PAYLOAD_UNDECODABLE, seq=seq, sink=self.settings.name, reason=str(error))
+                self.place.refused += 1
             else:
                 if self.settings.wants(row):
                     alerts.append(Outgoing(seq, row["alert_id"], row))
@@ -207,12 +209,9 @@ class Forwarder:
         )
         writing = asyncio.create_task(asyncio.to_thread(self._write, lines))
         try:
-            await asyncio.shield(writing)
+            await to_its_end(writing)
         except OSError as error:
             log.error(Log.DEAD_LETTER_LOST, sink=self.settings.name, file=str(self._dead.path), reason=str(error))
-        except asyncio.CancelledError:
-            await asyncio.wait({writing})
-            raise
         for alert, reason in dead:
             self.place.refused += 1
             del self._left[alert.seq]

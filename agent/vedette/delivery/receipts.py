@@ -13,17 +13,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgpack
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from msgspec import Meta, Struct
 
 from vedette.delivery.envelope import MAX_VALUE, unpack
+from vedette.system import documents
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 MAX_RECEIPT = 64 << 10
 MAX_RANGES = 1000
 _SIGNATURE = 64
 """Bytes."""
+_Seq = Annotated[int, Meta(ge=0, le=(1 << 63) - 1, description="a seq from 0 to 2**63 - 1")]
+
+
+class _Receipt(Struct, frozen=True):
+    log_id: str
+    ranges: Annotated[tuple[tuple[_Seq, _Seq], ...], Meta(description="a list of [first, last]")]
+    signature: Any = None
+
+    def __post_init__(self) -> None:
+        if any(first > last for first, last in self.ranges):
+            raise documents.Misfit("ranges", "expects [first, last] with first <= last")
 
 
 def pack_receipt(
@@ -47,21 +62,11 @@ def unpack_receipt(
     if len(data) > MAX_RECEIPT:
         raise ValueError(f"{len(data)} bytes, at most {MAX_RECEIPT}")
     document = unpack(data, items=MAX_RANGES, text=MAX_VALUE, binary=_SIGNATURE)
-    log_id, ranges = document.get("log_id"), document.get("ranges")
-    if not isinstance(log_id, str):
-        raise ValueError("log_id: missing or not a string")
-    if not isinstance(ranges, list):
-        raise ValueError("ranges: missing or not a list")
-    pairs = []
-    for pair in ranges:
-        match pair:
-            case [int(first), int(last)] if 0 <= first <= last < 1 << 63:
-                pairs.append((first, last))
-            case _:
-                raise ValueError("ranges: expects [first, last] with 0 <= first <= last < 2**63")
+    receipt = documents.read(_Receipt, document)
+    pairs = [*receipt.ranges]
     if keys:
-        _verify(document.get("signature"), _signed(topic, log_id, pairs), keys)
-    return log_id, pairs
+        _verify(receipt.signature, _signed(topic, receipt.log_id, pairs), keys)
+    return receipt.log_id, pairs
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -101,6 +106,8 @@ def _signed(topic: str, log_id: str, ranges: Sequence[tuple[int, int]]) -> bytes
 def _verify(signature: object, signed: bytes, keys: Sequence[Ed25519PublicKey]) -> None:
     if not isinstance(signature, bytes):
         raise ValueError("it is not signed, and uplink.receipt_keys asks for it: run landings with --receipt-key")
+    from cryptography.exceptions import InvalidSignature
+
     for key in keys:
         with suppress(InvalidSignature):
             return key.verify(signature, signed)

@@ -10,7 +10,7 @@ landing's receipt. PUBACK paces sending: at most ``max_inflight`` batches are un
 
 It is sent again under the same ``alert_id``, and the region drops doubles.
 
-A receipt makes the agent delete alerts, so it is believed only as far as it can be true. It must be for this outbox's
+A receipt takes alerts out of the outbox, so it is believed only as far as it can be true. It must be for this outbox's
 numbering; with ``receipt_keys`` one of them must have signed it (``delivery/receipts.py``), else it is as good as the
 broker's access list over TLS. Authenticated receipts are believed for every alert that was sent, before the agent's
 start, too: they wait in the broker's session. Without either anybody may have sent them, so they are believed only for
@@ -25,14 +25,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 import structlog
 
-from vedette.bundle.seal import public_key
 from vedette.config.settings import UNAUTHENTICATED
 from vedette.delivery.envelope import BATCH_BYTES, pack_batch
 from vedette.delivery.queue import Source
@@ -41,7 +40,10 @@ from vedette.delivery.topics import agent_topic
 from vedette.model.counters import Log
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import MAX_INFLIGHT, REGION_PACKET, Message, Session
-from vedette.system.backoff import BACKOFF, Backoff
+from vedette.system.trouble import BACKOFF, Backoff
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 log = structlog.get_logger()
 
@@ -90,7 +92,7 @@ class MqttUplink:
             agent_topic(agent.fleet, agent.id, leaf) for leaf in ("alerts", "receipts", "status", "replies")
         )
         self._routes: dict[str, Handler] = {self._receipts: self._receipt}
-        self._keys = [public_key(text) for text in settings.receipt_keys]
+        self._keys = _public_keys(settings.receipt_keys)
         self._authenticated = settings.receipts != UNAUTHENTICATED
         self._former = outbox.account().next_seq - 1
         """The highest seq that may have been sent before this life."""
@@ -107,6 +109,14 @@ class MqttUplink:
         self._not_before = 0.0
         """When the next batch may go (monotonic seconds), since one was refused; those that were under way with it are
         no further failures."""
+        self._refused: dict[str, str] = {}
+        """By topic why the broker refuses what is published there, until it takes something."""
+        self._oldest = 0
+        """The least seq without a receipt, as of the last look; 0: there was none."""
+        self._waited = 0.0
+        """Seconds with a connection for which that has been the least."""
+        self._looked = 0.0
+        """When (monotonic seconds) that was looked at last."""
         self._beat = asyncio.Event()
         self._received: asyncio.Queue[Message] = asyncio.Queue()  # bounded by the receive maximum
         self._had_session = False
@@ -128,14 +138,28 @@ class MqttUplink:
 
     def state(self) -> dict[str, Any]:
         client = self.client
+        refused = {**self._refused, **client.refused}
+        self._look()
         return {
             "type": "mqtt",
             "broker": self._settings.broker.url,
             "connected": client.connected.is_set(),
             **({"reason": client.trouble} if client.trouble else {}),
             **({"taken_over": client.taken_over} if client.taken_over else {}),
+            **({"refused": refused} if refused else {}),
+            **({"unanswered": int(self._waited)} if self._waited > 2 * self._resend_after else {}),
             "receipts": self._settings.receipts,
         }
+
+    def _look(self) -> None:
+        """Count how long the oldest alert waits for its receipt. It alone tells: a broker may acknowledge nothing, and
+        receipts for what is not in the outbox any more may come without end."""
+        now, oldest = time.monotonic(), next((seq for seq, _ in self._outbox.pending(0, 1)), 0)
+        if oldest != self._oldest:
+            self._oldest, self._waited = oldest, 0.0
+        elif oldest and self.client.connected.is_set():
+            self._waited += min(now - self._looked, self._interval)  # nobody may have looked while it was away
+        self._looked = now
 
     async def run(self) -> None:
         """Send and receive until ``stop`` or cancelled. Raises OSError of the store, and what a handler raised."""
@@ -229,9 +253,11 @@ class MqttUplink:
             self._beat.clear()
             try:
                 await self.client.publish(self._status_topic, self._status(), retain=True)
+                self._refused.pop(self._status_topic, None)
                 async with asyncio.timeout(self._interval):
                     await self._beat.wait()
             except PermissionError as error:
+                self._refused[self._status_topic] = str(error)
                 self._report(str(error))
                 await asyncio.sleep(self._backoff[1])
             except TimeoutError:
@@ -300,6 +326,7 @@ class MqttUplink:
             return
         self._acknowledged = joined([*self._acknowledged, (first, last)])
         self._refusals.reset()
+        self._refused.pop(self._alerts, None)
         now = time.monotonic()
         if self._sent and self._sent[-1].last + 1 == first:
             newest = self._sent[-1]
@@ -311,6 +338,7 @@ class MqttUplink:
     def _fail(self, reason: str, first: int, last: int, began: float) -> None:
         """What the broker refuses goes again after a while; logged once until something gets through."""
         self._again.appendleft((first, last))
+        self._refused[self._alerts] = reason
         self._report(reason)
         if began >= self._not_before:
             self._not_before = time.monotonic() + self._refusals.failed()
@@ -319,3 +347,12 @@ class MqttUplink:
         if not self._refusals.failing:
             about = {"broker": self._settings.broker.url, "topic": self._alerts, "reason": reason}
             log.error(Log.UPLINK_FAILED, **about, action="alerts stay in the outbox; retrying")
+
+
+def _public_keys(texts: Sequence[str]) -> list[Ed25519PublicKey]:
+    """Return the keys of ``receipt_keys``; cryptography is loaded with the first."""
+    if not texts:
+        return []
+    from vedette.bundle.seal import public_key
+
+    return [public_key(text) for text in texts]

@@ -15,14 +15,16 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 
-from vedette.decode.declared import Declared
 from vedette.engine.match import Engine
 from vedette.plan.database import LIBRARY
 from vedette.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from vedette.decode.declared import Declared
 
 
 class Artifact(NamedTuple):
@@ -42,8 +44,8 @@ class Artifact(NamedTuple):
     @classmethod
     def without_databases(cls, plan: Plan) -> Artifact:
         asked = {name for name, _ in plan.asked}
-        made = {name: one.data for name, one in plan.lookups.items() if name in asked and one.path is None}
-        return cls(plan.to_bytes(), {}, LIBRARY, made)
+        lookups = {name: lookup.data for name, lookup in plan.lookups.items() if name in asked and lookup.path is None}
+        return cls(plan.to_bytes(), {}, LIBRARY, lookups)
 
     def read_plan(self) -> Plan:
         """Without lookups. Raises ValueError when it cannot be used."""
@@ -58,9 +60,9 @@ class Artifact(NamedTuple):
         that is not among them."""
         with uncollected():
             plan = Plan.from_bytes(self.plan)
-            own = {one.name for one in plan.formats}
-            if more := [one for one in formats if one.name not in own]:
-                plan = replace(plan, formats=tuple(sorted((*plan.formats, *more), key=lambda one: one.name)))
+            own = {form.name for form in plan.formats}
+            if more := [form for form in formats if form.name not in own]:
+                plan = replace(plan, formats=tuple(sorted((*plan.formats, *more), key=lambda form: form.name)))
             plan = plan.fitted().with_lookups(lookups or {})
             engine = Engine(plan, self.databases if self.library == LIBRARY else None, route=route)
             engine.evaluator.compile()

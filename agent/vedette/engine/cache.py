@@ -47,7 +47,7 @@ VERIFY_SAMPLE = 0.001
 
 
 class Hash(Protocol):
-    """What ``hashlib`` makes; tests bring one that collides."""
+    """A hash as ``hashlib`` makes it; tests bring one that collides."""
 
     def copy(self) -> Hash: ...
     def update(self, data: bytes, /) -> None: ...
@@ -123,18 +123,8 @@ class Part:
         self.on = True
         self._trial = TRIAL
         self.left = TRIAL // 2
-        """Events until ``turn``."""
+        """Events until ``turn``, for ``Engine.matches`` to count."""
         self._hits_before = -1
-
-    def wanted(self) -> bool:
-        """Whether to look this event up; to be asked once for each."""
-        self.left -= 1
-        if self.left < 0:
-            self.turn()
-        if self.on:
-            return True
-        self.skipped += 1
-        return False
 
     def turn(self) -> None:
         """Decide how to go on, when ``left`` is used up."""
@@ -167,7 +157,7 @@ class Cache:
         """Times that all was forgotten because the distinct answers became too many."""
         self.failure = ""
         """What the proof found wrong; the cache is off then."""
-        self.parts: dict[str, list[Part]] = {}
+        self.parts: list[Part] = []
         self._salt = secrets.token_bytes(16)
         self._seed = seed or partial(hashlib.md5, usedforsecurity=False)
         self._every = round(1 / verify) if verify > 0 else 0
@@ -175,10 +165,10 @@ class Cache:
         self._room = max_bytes // ANSWER_SHARE
         self.forget()
 
-    def part(self, name: str, floor: float) -> Part:
-        """A new use under ``name``; those of one name are one row of the account."""
+    def part(self, floor: float) -> Part:
+        """Begin a new use, for the account."""
         part = Part(floor)
-        self.parts.setdefault(name, []).append(part)
+        self.parts.append(part)
         return part
 
     def begin(self, head: bytes) -> Callable[[], Hash]:
@@ -215,14 +205,6 @@ class Cache:
 
     def account(self) -> dict[str, Any]:
         """For the status; sizes in bytes."""
-        rows = {}
-        for name, parts in self.parts.items():
-            rows[name] = {"hits": 0, "misses": 0, "off": 0, "resting": 0, "uses": len(parts)}
-            for part in parts:
-                rows[name]["hits"] += part.hits
-                rows[name]["misses"] += part.misses
-                rows[name]["off"] += part.skipped
-                rows[name]["resting"] += not part.on
         return {
             "on": self.on,
             "bytes": self._store.bytes + self._store.answer_bytes if self.on else 0,
@@ -230,7 +212,13 @@ class Cache:
             "forgotten": self.forgotten,
             "verified": self.verified,
             "failure": self.failure,
-            **rows,
+            "events": {
+                "hits": sum(part.hits for part in self.parts),
+                "misses": sum(part.misses for part in self.parts),
+                "off": sum(part.skipped for part in self.parts),
+                "resting": sum(not part.on for part in self.parts),
+                "uses": len(self.parts),
+            },
         }
 
 

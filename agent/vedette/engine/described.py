@@ -6,7 +6,10 @@ import ipaddress
 import re
 from typing import Any
 
+from vedette.decode.decoder import ABSENT
 from vedette.engine.evaluate import Evaluator
+from vedette.engine.prefilter import ones
+from vedette.engine.scope import ORIGIN, asks
 from vedette.plan.ir import KEYWORDS, Op, Predicate
 from vedette.plan.patterns import End, search
 from vedette.plan.plan import Plan
@@ -20,40 +23,40 @@ _ORDERS = {Op.LT: 0, Op.LTE: 1, Op.GT: 2, Op.GTE: 3}
 _ENDS = {End.WITHIN: 0, End.AT_END: 1, End.AT_LINE_END: 2, End.PERHAPS: 3}
 EMPTY: dict[str, Any] = {
     "folded": None, "raw": None, "exact": [], "exact_cased": [], "numbers": [], "plain": [], "networks": [],
-    "orders": [], "lookups": [], "open": [], "all": [], "joined": False,
+    "orders": [], "lookups": [], "open": [], "all": [], "absent": [], "joined": False,
 }  # fmt: skip
 
 
 def described(plan: Plan, evaluator: Evaluator, number: int) -> dict[str, Any]:
     """A group's tests."""
     group = evaluator.groups[number]
-    made: dict[str, Any] = {name: list(given) if given == [] else given for name, given in EMPTY.items()}
+    tests: dict[str, Any] = {name: list(empty) if empty == [] else empty for name, empty in EMPTY.items()}
     scanned: dict[bool, list[int]] = {False: [], True: []}
     joined = True
     for i in evaluator.members[number]:
         p = plan.predicates[i]
         if p.op not in (Op.NULL, Op.EXISTS):
-            made["all"].append(i)
+            tests["all"].append(i)
         match p.op:
             case Op.NULL | Op.EXISTS:
                 pass
             case Op.EXACT if encodes(p.value):
-                made["exact_cased" if p.cased else "exact"].append((p.value, i))
+                tests["exact_cased" if p.cased else "exact"].append((p.value, i))
             case Op.NUMBER if isinstance(p.value, int | float):
-                made["exact_cased"].append((repr(p.value), i))
+                tests["exact_cased"].append((repr(p.value), i))
                 if group.field == KEYWORDS:  # all that keywords search is text
                     pass
                 elif not abs(p.value) < _MAX_EXACT:  # nor for what is no number
-                    made["open"].append(i)
+                    tests["open"].append(i)
                 elif p.value == int(p.value):
-                    made["numbers"].append((int(p.value), i))
+                    tests["numbers"].append((int(p.value), i))
             case Op.CIDR if "%" not in str(p.value):
                 network = ipaddress.ip_network(str(p.value))
-                made["networks"].append((str(network.network_address), network.prefixlen, i))
+                tests["networks"].append((str(network.network_address), network.prefixlen, i))
             case Op.LT | Op.LTE | Op.GT | Op.GTE if isinstance(p.value, int | float) and abs(p.value) <= _MAX_EXACT:
-                made["orders"].append((_ORDERS[p.op], float(p.value), i))
+                tests["orders"].append((_ORDERS[p.op], float(p.value), i))
             case Op.LOOKUP if (asked := _asked(plan, p)) is not None:
-                made["lookups"].append((*asked, i))
+                tests["lookups"].append((*asked, i))
                 joined = False
             case Op.PREFIX | Op.SUFFIX | Op.CONTAINS | Op.GLOB | Op.REGEX if (
                 group.scanned[p.cased] and i not in evaluator.refused
@@ -61,16 +64,18 @@ def described(plan: Plan, evaluator: Evaluator, number: int) -> dict[str, Any]:
                 scanned[p.cased].append(i)
                 joined = joined and _joins(p)
             case Op.PREFIX | Op.SUFFIX | Op.CONTAINS if encodes(p.value):
-                made["plain"].append((PLACES[p.op], p.cased, p.value, i))
+                tests["plain"].append((PLACES[p.op], p.cased, p.value, i))
                 joined = joined and p.op is Op.CONTAINS
             case _:
-                made["open"].append(i)
+                tests["open"].append(i)
     for cased, kind in ((False, "folded"), (True, "raw")):
         if scanned[cased]:
             ends = [(i, _end(plan.predicates[i])) for i in scanned[cased]]
-            made[kind] = evaluator.database(number, cased), ends
-    made["joined"] = joined and not made["networks"] and not made["orders"]
-    return made
+            tests[kind] = evaluator.database(number, cased), ends
+    tests["joined"] = joined and not tests["networks"] and not tests["orders"]
+    if group.field != KEYWORDS and not asks((group.field,), ORIGIN):
+        tests["absent"] = [evaluator.members[number][bit] for bit in ones(group.bits(ABSENT))]
+    return tests
 
 
 def _asked(plan: Plan, p: Predicate) -> tuple[Any, int] | None:
@@ -99,10 +104,10 @@ def _joins(p: Predicate) -> bool:
     """Whether a search finds in many texts at once all that it finds in each."""
     if p.op is Op.CONTAINS:
         return True
-    found = search(p)
+    searched = search(p)
     if p.op is Op.REGEX and _BOUND.search(str(p.value)):
         return False
-    return found.end is End.WITHIN and not found.pattern.expression.startswith(b"^")
+    return searched.end is End.WITHIN and not searched.pattern.expression.startswith(b"^")
 
 
 _BOUND = re.compile(r"(?<!\[)\^|\$|\\[AzZ]")

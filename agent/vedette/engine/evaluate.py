@@ -1,9 +1,9 @@
-"""Which rules are true for one event: predicates by field group, rules as boolean programs over their bits.
+"""Which rules are true for one event: predicates by field group, rules as expressions over their bits.
 
 All predicates of a plan are grouped by field. For one field value the answers of its whole group are one integer,
-bit *i* for the group's predicate *i* (``group.py``). A rule is an expression over those bits, compiled to a Python
-function when it is first a candidate. What a predicate means is in ``plan/ir.py``; ``tests/reference.py``
-says the same without groups, bits or Hyperscan, and property tests hold the two together.
+bit *i* for the group's predicate *i* (``group.py``). A rule is an expression over those bits (``Node``), made when it
+is first a candidate. What a predicate means is in ``plan/ir.py``; ``tests/reference.py`` says the same without groups,
+bits or Hyperscan, and property tests hold the two together.
 
 A predicate whose test ran out of time is *undecided* for the event, and so is each rule whose truth hangs on it, no
 other. A rule that raises is undecided, too: a defect in one rule takes no other with it.
@@ -14,10 +14,10 @@ are tested one by one, without the scan. Answers are kept for whole events only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -25,7 +25,7 @@ from vedette.decode.decoder import Record
 from vedette.engine.fallback import TIMEOUT, Watch
 from vedette.engine.group import PATTERNS, SEARCHES, Find, Group, Hit, compare_fields, of_lookup
 from vedette.plan.database import Scanner, refused
-from vedette.plan.ir import FIELD_OPS, KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, tests
+from vedette.plan.ir import FIELD_OPS, KEYWORDS, Expr, Leaf, Not, Op, Or, Predicate, tests
 from vedette.plan.operators import Test
 from vedette.plan.patterns import search
 from vedette.plan.plan import Plan
@@ -37,41 +37,100 @@ group that was made for it."""
 FEW = 12
 """Plain searches of a scanned group up to which testing them one by one is cheaper than the scan with its hits."""
 
+GROUP = "group-"
+"""Begins the names of the groups' databases; each is loaded when the first value is searched for."""
+REFUSED = "refused"
+"""Name among a plan's databases of the msgpack list of predicates that Hyperscan does not take."""
 
-def _value(record: Record, name: str) -> Any:
-    """What the predicates of the field ``name`` test."""
-    return list(record.keywords()) if name == KEYWORDS else record.get(name)
+Answer = tuple[int, int]
+"""Of a group: the bits of its predicates that are true, and of those that are undecided."""
+
+Hits = Callable[[int, bool, bytes], list[Hit]]
+"""Of a group, of the text as it is or folded: ``Find``."""
 
 
 class Unreadable(Exception):
     """A decoder raised (``__cause__``): a fault of the event, not of the rule that asked."""
 
 
-def _read(get: Callable[[], Any]) -> Any:
-    try:
-        return get()
-    except Exception as error:
-        raise Unreadable from error
+class Node(NamedTuple):
+    """One AND or OR of a rule, those of its arguments that are predicates as one mask for each group."""
+
+    negated: bool
+    settled: bool
+    """The truth of an argument that decides the whole: True for OR, False for AND."""
+    masks: tuple[tuple[int, int], ...]
+    """Groups, and the bits of their predicates."""
+    comparisons: tuple[int, ...]
+    """Predicates that compare two fields."""
+    nodes: tuple[Node, ...]
 
 
-GROUP = "group-"
-"""Begins the names of the groups' databases; each is loaded when the first value is searched for."""
-REFUSED = "refused"
-"""Name among a plan's databases of the msgpack list of predicates that Hyperscan does not take."""
+class _Answers(dict[int, Answer]):
+    """Answers of the groups about one event, each worked out when it is first asked for."""
 
-Program = Callable[[Callable[[int], int], Callable[[int], bool]], object]
-"""A rule: called with ``bits of group`` and ``truth of field comparison``."""
+    __slots__ = ("_groups", "_predicates", "_record")
+
+    def __init__(
+        self, record: Record, groups: Mapping[int, Group] | Sequence[Group], predicates: Sequence[Predicate]
+    ) -> None:
+        self._record = record
+        self._groups = groups
+        self._predicates = predicates
+
+    def __missing__(self, number: int) -> Answer:
+        group = self._groups[number]
+        searched = group.field == KEYWORDS
+        value: Any
+        try:
+            value = list(self._record.keywords()) if searched else self._record.get(group.field)
+        except Exception as error:
+            raise Unreadable from error
+        bits = group.any_bits(value) if searched else group.bits(value)
+        undecided = bits >> group.size
+        answer = self[number] = (bits ^ undecided << group.size, undecided) if undecided else (bits, 0)
+        return answer
+
+    def compared(self, number: int) -> bool:
+        """The truth of a predicate that compares two fields."""
+        try:
+            return compare_fields(self._predicates[number], self._record)
+        except Exception as error:
+            raise Unreadable from error
 
 
-Hits = Callable[[int, bool, bytes], list[Hit]]
-"""Of a group, of the text as it is or folded: ``Find``."""
+def _truth(node: Node, answers: _Answers) -> bool | None:
+    """The truth of ``node`` by Kleene's logic; None when it hangs on what is undecided. Asks no more than that needs;
+    raises ``Unreadable``."""
+    negated, settled, masks, comparisons, nodes = node
+    doubt = False
+    for group, mask in masks:
+        true, undecided = answers[group]
+        if settled:
+            if true & mask:
+                return not negated
+        elif (true | undecided) & mask != mask:
+            return negated
+        if undecided & mask:
+            doubt = True
+    for number in comparisons:
+        if answers.compared(number) is settled:
+            return settled is not negated
+    for inner in nodes:
+        truth = _truth(inner, answers)
+        if truth is settled:
+            return settled is not negated
+        if truth is None:
+            doubt = True
+    return None if doubt else settled is negated
 
 
 @dataclass(slots=True)
 class Among:
     """A set of rules, prepared to be asked about many events."""
 
-    programs: list[tuple[int, Program]]
+    nodes: list[tuple[int, Node]]
+    """Rules (indexes into the plan) with their expressions."""
     groups: dict[int, Group]
     """Per group that they test, the part of it that they need, or the whole."""
     weight: int
@@ -89,20 +148,20 @@ class Evaluator:
         self._watch = Watch()
         self._place: dict[int, tuple[int, int]] = {}
         """Group and number of the bit: the bits themselves would take 10 MB for 30,000 predicates."""
-        given = self._given = databases or {}
-        if REFUSED in given:
-            self.refused = frozenset[int](msgpack.unpackb(given[REFUSED]))
+        supplied = self._supplied = databases or {}
+        if REFUSED in supplied:
+            self.refused = frozenset[int](msgpack.unpackb(supplied[REFUSED]))
         else:
             tried = [number for number, p in enumerate(plan.predicates) if p.op in (Op.REGEX, Op.GLOB)]
-            found = refused([search(plan.predicates[number]).pattern for number in tried])
-            self.refused = frozenset(tried[i] for i in found)
+            refusals = refused([search(plan.predicates[number]).pattern for number in tried])
+            self.refused = frozenset(tried[i] for i in refusals)
         not_scanned = {plan.predicates[number] for number in self.refused}
         # A pattern for the fallback engine is a group of its own: it runs when a rule hangs on it, and then only.
         by_field: dict[tuple[str, int], list[int]] = {}
         for number, p in enumerate(plan.predicates):
             if p.op not in FIELD_OPS:
                 by_field.setdefault((p.field, number if number in self.refused else -1), []).append(number)
-        for name, data in given.items():
+        for name, data in supplied.items():
             if name.startswith(GROUP):
                 Scanner.look(data)
         self.groups: list[Group] = []
@@ -112,14 +171,14 @@ class Evaluator:
             members = [plan.predicates[number] for number in numbers]
             self.groups.append(Group(name, members, not_scanned, partial(self._finder, i), self._watch, self._test))
             self._place.update((number, (i, bit)) for bit, number in enumerate(numbers))
-        self._programs: list[Program | None] = [None] * len(plan.rules)
+        self._nodes: list[Node | None] = [None] * len(plan.rules)
 
     def _test(self, p: Predicate) -> Test:
         return of_lookup(p, self._plan.lookups)
 
     def search_by(self, hits: Hits) -> None:
         """Search in another's copy of the databases, and let go of those that were given."""
-        self._hits, self._given = hits, {}
+        self._hits, self._supplied = hits, {}
 
     def _finder(self, group: int, cased: bool) -> Find:
         return partial(self._hits, group, cased) if self._hits else Scanner.load(self.database(group, cased)).hits
@@ -127,8 +186,8 @@ class Evaluator:
     def database(self, group: int, cased: bool) -> bytes:
         """The compiled searches of the text as it is (``cased``), or folded, of a group that has some."""
         name = f"{GROUP}{group}-{'raw' if cased else 'folded'}"
-        if name in self._given:
-            return self._given[name]
+        if name in self._supplied:
+            return self._supplied[name]
         if name not in self._compiled:
             self._compiled[name] = Scanner.compile(self.groups[group].patterns(cased)).dump()
         return self._compiled[name]
@@ -148,8 +207,8 @@ class Evaluator:
     def databases(self) -> dict[str, bytes]:
         """The compiled groups, by name, for a bundle or a cache; without those that were given and let go."""
         self.compile()
-        given = {name: data for name, data in self._given.items() if name.startswith(GROUP)}
-        return {REFUSED: msgpack.packb(sorted(self.refused)), **given, **self._compiled}
+        supplied = {name: data for name, data in self._supplied.items() if name.startswith(GROUP)}
+        return {REFUSED: msgpack.packb(sorted(self.refused)), **supplied, **self._compiled}
 
     @property
     def fallback(self) -> list[Predicate]:
@@ -157,15 +216,9 @@ class Evaluator:
         return [self._plan.predicates[number] for number in sorted(self.refused)]
 
     def holds(self, number: int, record: Record) -> bool | None:
-        """The truth of one predicate for ``record``; None when it takes too long."""
-        predicate = self._plan.predicates[number]
-        if predicate.op in FIELD_OPS:
-            return compare_fields(predicate, record)
+        """The truth of one predicate for ``record``; None when it takes too long. Raises ``Unreadable``."""
         self._watch.begin()
-        index, bit = self._place[number]
-        group = self.groups[index]
-        known = group.any_bits(record.keywords()) if group.field == KEYWORDS else group.bits(record.get(group.field))
-        return None if known >> group.size + bit & 1 else bool(known >> bit & 1)
+        return _truth(self._node(Leaf(number)), _Answers(record, self.groups, self._plan.predicates))
 
     def place(self, number: int) -> tuple[int, int] | None:
         """Group and bit of a predicate; None for one that compares two fields."""
@@ -178,43 +231,21 @@ class Evaluator:
         whose evaluation raised. What a decoder raises is raised.
         """
         self._watch.begin()
-        memo: dict[int, int] = {}
-        doubt = False
-        groups = among.groups
-
-        def bits(number: int) -> int:
-            nonlocal doubt
-            known = memo.get(number)
-            if known is None:
-                group = groups[number]
-                name = group.field
-                try:
-                    value = _value(record, name)
-                except Exception as error:
-                    raise Unreadable from error
-                known = memo[number] = group.any_bits(value) if name == KEYWORDS else group.bits(value)
-                doubt = doubt or known >> group.size != 0
-            return known
-
-        def fields(number: int) -> bool:
-            return bool(_read(lambda: compare_fields(self._plan.predicates[number], record)))
-
-        found = []
-        for rule, program in among.programs:
+        answers = _Answers(record, among.groups, self._plan.predicates)
+        matched = []
+        for rule, node in among.nodes:
             try:
-                truth: object = program(bits, fields)
-                if doubt:
-                    truth = self._decide(self._plan.rules[rule].expr, bits, fields)
-                    if truth is None:
-                        undecided(rule, f"a pattern took longer than {TIMEOUT} s")
+                truth = _truth(node, answers)
             except Unreadable as error:
                 raise error.__cause__ or error from None
             except Exception as error:
-                truth = None
                 undecided(rule, f"its evaluation raised {type(error).__name__}: {error}"[:200])
+                continue
             if truth:
-                found.append(rule)
-        return found
+                matched.append(rule)
+            elif truth is None:
+                undecided(rule, f"a pattern took longer than {TIMEOUT} s")
+        return matched
 
     def fields(self, rules: Iterable[int]) -> set[str]:
         """All fields that the truth of ``rules`` depends on."""
@@ -238,7 +269,7 @@ class Evaluator:
                 if number in self._place:
                     group, bit = self._place[number]
                     wanted.setdefault(group, {})[bit] = p
-        programs = [(rule, self._programs[rule] or self._compile(rule)) for rule in rules]
+        nodes = [(rule, self._node_of(rule)) for rule in rules]
         groups, searched = {}, 0
         for group, members in wanted.items():
             whole = self.groups[group]
@@ -249,59 +280,28 @@ class Evaluator:
                     whole.field, list(members.values()), (), None, self._watch, self._test, (list(members), whole.size)
                 )
                 searched += len(members)
-        weight = AMONG_BYTES + MEMBER_BYTES * (len(programs) + len(groups)) + SEARCH_BYTES * searched
-        return Among(programs, groups, weight)
+        weight = AMONG_BYTES + MEMBER_BYTES * (len(nodes) + len(groups)) + SEARCH_BYTES * searched
+        return Among(nodes, groups, weight)
 
-    def _decide(self, expr: Expr, bits: Callable[[int], int], fields: Callable[[int], bool]) -> bool | None:
-        """The truth of ``expr`` where predicates may be undecided (Kleene's logic); None when it hangs on them."""
-        match expr:
-            case Leaf(number):
-                if number not in self._place:
-                    return fields(number)
-                group, bit = self._place[number]
-                known = bits(group)
-                return None if known >> self.groups[group].size + bit & 1 else bool(known >> bit & 1)
-            case Not(arg):
-                truth = self._decide(arg, bits, fields)
-                return None if truth is None else not truth
-            case And(args) | Or(args):
-                truths = {self._decide(arg, bits, fields) for arg in args}
-                settled = isinstance(expr, Or)
-                return settled if settled in truths else None if None in truths else not settled
+    def _node_of(self, rule: int) -> Node:
+        node = self._nodes[rule]
+        if node is None:
+            node = self._nodes[rule] = self._node(self._plan.rules[rule].expr)
+        return node
 
-    def _compile(self, rule: int) -> Program:
-        source = f"lambda g, f: {self._source(self._plan.rules[rule].expr)}"
-        program: Program = eval(compile(source, f"<rule {self._plan.rules[rule].id}>", "eval"), {})  # noqa: S307
-        self._programs[rule] = program
-        return program
-
-    def _source(self, expr: Expr) -> str:
-        """``expr`` as Python over ``g(group) & mask`` and ``f(predicate)``: numbers only, no text of the rule."""
-        match expr:
-            case Leaf(number):
-                if number not in self._place:
-                    return f"f({number})"
-                group, bit = self._place[number]
-                return f"g({group})&{1 << bit:#x}"
-            case Not(arg):
-                return f"not({self._source(arg)})"
-            case And(args):
-                masks, rest = self._merge(args)
-                tests = [f"g({group})&{mask:#x}=={mask:#x}" for group, mask in masks.items()]
-                return " and ".join([*tests, *(f"({self._source(arg)})" for arg in rest)]) or "True"
-            case Or(args):
-                masks, rest = self._merge(args)
-                tests = [f"g({group})&{mask:#x}" for group, mask in masks.items()]
-                return " or ".join([*tests, *(f"({self._source(arg)})" for arg in rest)])
-
-    def _merge(self, args: Iterable[Expr]) -> tuple[dict[int, int], list[Expr]]:
-        """The leaves of one AND or OR as one mask per group; and the other arguments."""
+    def _node(self, expr: Expr, negated: bool = False) -> Node:
+        """The form of ``expr`` that ``_truth`` takes; of its denial when it is ``negated``."""
+        if isinstance(expr, Not):
+            return self._node(expr.arg, not negated)
         masks: dict[int, int] = {}
-        rest: list[Expr] = []
-        for arg in args:
-            if isinstance(arg, Leaf) and arg.predicate in self._place:
+        comparisons = []
+        nodes = []
+        for arg in (expr,) if isinstance(expr, Leaf) else expr.args:
+            if not isinstance(arg, Leaf):
+                nodes.append(self._node(arg))
+            elif arg.predicate in self._place:
                 group, bit = self._place[arg.predicate]
                 masks[group] = masks.get(group, 0) | 1 << bit
             else:
-                rest.append(arg)
-        return masks, rest
+                comparisons.append(arg.predicate)
+        return Node(negated, isinstance(expr, Or), tuple(masks.items()), tuple(comparisons), tuple(nodes))

@@ -64,12 +64,12 @@ class Group:
         not_scanned: Collection[Predicate],
         load: Callable[[bool], Find] | None,
         watch: Watch,
-        given: Callable[[Predicate], Test],
+        lookup_test: Callable[[Predicate], Test],
         part: tuple[Sequence[int], int] | None = None,
     ) -> None:
         """``load(cased)`` gives what finds the searches of the text as it is, or folded; None: no scans.
 
-        ``not_scanned``: the predicates whose pattern Hyperscan does not take. ``given``: the tests of lookups.
+        ``not_scanned``: the predicates whose pattern Hyperscan does not take. ``lookup_test``: the test of a lookup.
         ``part``: of a part of a group, the bits of its ``predicates`` in the whole, and the whole's size.
         """
         places, size = part or (range(len(predicates)), len(predicates))
@@ -104,7 +104,7 @@ class Group:
                 case Op.CIDR:
                     self._networks.append((bit, ipaddress.ip_network(str(p.value))))
                 case Op.LOOKUP:
-                    self._others.append((bit, given(p)))
+                    self._others.append((bit, lookup_test(p)))
                 case _ if p.op in SEARCHES and p not in not_scanned:
                     (raw if p.cased else folded).append((place, p))
                 case _:
@@ -133,7 +133,7 @@ class Group:
                 scan.load()
 
     def patterns(self, cased: bool) -> list[Pattern]:
-        """Of its searches of the text as it is, or folded."""
+        """Return those of its searches of the text as it is, or folded."""
         scan = self._raw if cased else self._folded
         return [] if scan is None else scan.patterns()
 
@@ -157,29 +157,29 @@ class Group:
         if value is None:
             return self._absent | self._present
         if type(value) is str:
-            found = self._of_text(value, 0)
-            return self._present | (found if found < 1 << self.size else self._settled(found))
+            bits = self._of_text(value, 0)
+            return self._present | (bits if bits < 1 << self.size else self._settled(bits))
         return self._present | self.any_bits(leaves(value))
 
     def any_bits(self, values: Iterable[Any]) -> int:
         """The same for several values: a predicate holds when it does for one of them."""
-        found = 0
+        bits = 0
         for value in values:
             value_text = text(value)
             if value_text is not None:
-                found |= self._of_text(value_text, found)
+                bits |= self._of_text(value_text, bits)
                 if self._numbers and type(value) is not str and type(value) is not bool:
-                    found |= self._numbers.get(value, 0)
-        return self._settled(found)
+                    bits |= self._numbers.get(value, 0)
+        return self._settled(bits)
 
-    def _settled(self, found: int) -> int:
-        """``found`` without what is undecided for one value and true for another."""
+    def _settled(self, bits: int) -> int:
+        """``bits`` without what is undecided for one value and true for another."""
         size = self.size
-        true = found & (1 << size) - 1
-        return true | (found >> size & ~true) << size
+        true = bits & (1 << size) - 1
+        return true | (bits >> size & ~true) << size
 
-    def _of_text(self, value: str, known: int) -> int:
-        """The bits of one text; what is ``known`` of other values is perhaps not asked again: one timeout per predicate
+    def _of_text(self, value: str, earlier: int) -> int:
+        """The bits of one text; what held for ``earlier`` values is perhaps not asked again: one timeout per predicate
         and event."""
         folded = value.lower() if value.isascii() else fold(value)
         bits = self._exact.get(folded, 0)
@@ -207,9 +207,9 @@ class Group:
                 if in_network(own, network):
                     bits |= bit
         if self._others:
-            known |= known >> self.size
+            earlier |= earlier >> self.size
             for bit, test in self._others:
-                if known & bit:
+                if earlier & bit:
                     continue
                 try:
                     if test(value, folded):
@@ -248,17 +248,17 @@ class _Scan:
             plain = _plain_test(p, self._watch)
         except ValueError:  # the second engine cannot read it
             plain = None
-        made = self._tests[i] = 1 << place, search(p).end, plain
-        return made
+        compiled = self._tests[i] = 1 << place, search(p).end, plain
+        return compiled
 
     def bits(self, value: str) -> tuple[int, int]:
         """The searches that hold for ``value``; those that are undecided."""
         data = value.encode("utf-8", "replace")
         if self._find is None:
             self._find = self._load()
-        found = self._find(data + PAD)
+        hits = self._find(data + PAD)
         bits = undecided = 0
-        for i, to in found:
+        for i, to in hits:
             bit, end, plain = self._tests.get(i) or self._test(i)
             if counts(end, to, data):
                 bits |= bit
@@ -281,10 +281,10 @@ def _plain_test(p: Predicate, watch: Watch) -> Test:
     if p.op is Op.GLOB:
         source = "".join(".*" if v == STAR else "." if v == ANY else re.escape(v) for v in value)
         full = regex.compile(source, regex.DOTALL).fullmatch
-        return lambda plain, folded: watch.found(full, plain if p.cased else folded)
+        return lambda plain, folded: watch.finds(full, plain if p.cased else folded)
     if p.op is Op.REGEX:
         second = fallback(value, p.option).search
-        return lambda plain, folded: watch.found(second, plain)
+        return lambda plain, folded: watch.finds(second, plain)
     if (test := OPERATORS[p.op].test) is not None:
         return test(value, p.option)
     raise ValueError(f"operator {p.op} needs an engine that this version lacks")
@@ -325,7 +325,7 @@ def of_lookup(p: Predicate, lookups: Mapping[str, Any]) -> Test:
 
     def address(plain: str, folded: str) -> object:
         plain = plain.strip()
-        return holds(plain) or (":" in plain and any(holds(str(one).partition("%")[0]) for one in addresses(plain)))
+        return holds(plain) or (":" in plain and any(holds(str(form).partition("%")[0]) for form in addresses(plain)))
 
     return address
 

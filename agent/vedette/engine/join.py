@@ -118,7 +118,7 @@ class _Open:
 
 
 class Joiner:
-    """See the module's text. One for each stream of frames, whose offsets must ascend."""
+    """Audit records of one event brought together. One for each stream of frames, whose offsets must ascend."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[tuple[str, str, str, bytes], _Open] = OrderedDict()
@@ -141,7 +141,7 @@ class Joiner:
 
     def offsets(self) -> list[int]:
         """Where the open events begin, ascending."""
-        return [one.offset for one in self._open.values()]
+        return [event.offset for event in self._open.values()]
 
     # --- evaluation
 
@@ -202,17 +202,26 @@ class Joiner:
                 if oldest is group:
                     group = None
             if group is None:
-                place = frame.offset + start, chunk.codec, chunk.received_at, int(chunk.flags(start)), self.running
-                group = opened[key] = _Open(key, *place, [], 0, _NONE, frame.offset)
-            group.records.append(data[start:end])
-            group.size += size
-            group.rules |= rules
-            self.bytes += size
-            self._changed[group.offset] = group
+                group = self._begin(key, frame, start)
+            self._append(group, data[start:end], rules)
         while hit is not None:
             if hit.start >= first:
                 yield Joined(frame, *hit, data[hit.start : hit.end], hit.start)
             hit = next(hits, None)
+
+    def _begin(self, key: tuple[str, str, str, bytes], frame: Frame, start: int) -> _Open:
+        """Open an event whose first record begins at ``start`` in ``frame``."""
+        chunk = frame.chunk
+        place = frame.offset + start, chunk.codec, chunk.received_at, int(chunk.flags(start)), self.running
+        group = self._open[key] = _Open(key, *place, [], 0, _NONE, frame.offset)
+        return group
+
+    def _append(self, group: _Open, record: bytes, rules: frozenset[int]) -> None:
+        group.records.append(record)
+        group.size += len(record)
+        group.rules |= rules
+        self.bytes += len(record)
+        self._changed[group.offset] = group
 
     def due(self, rules_of: RulesOf, *, before: int = 0) -> Joined | None:
         """The oldest event when its time is over, or when it begins before the offset ``before``; else None.
@@ -229,7 +238,7 @@ class Joiner:
         return None
 
     def evaluated(self) -> None:
-        """What ``due`` has given is evaluated."""
+        """Forget what ``due`` has given: it is evaluated."""
         self._close(next(iter(self._open.values())))
 
     def _event(

@@ -6,7 +6,7 @@ rules in quarantine; a new plan is a new engine.
 
 **The result cache** (``cache.py``) keeps which of its candidate rules an event makes true, under all that this depends
 on: the event's bytes, but for the parts of a syslog header that no rule in question asks for, above all its time
-(``_Scope``). An event that was seen before is then neither decoded nor evaluated, unless a rule is true for it. Rules
+(``scope.py``). An event that was seen before is then neither decoded nor evaluated, unless a rule is true for it. Rules
 see neither the time an event was received nor the zone of its input, so neither is in the key; where it came from is,
 when a rule asks for that. Rules in quarantine are counted event by event, so what they would be asked about is not
 kept.
@@ -23,26 +23,24 @@ quarantine would have been evaluated on is counted (``Tally.skipped``).
 
 from __future__ import annotations
 
-import marshal
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from functools import partial
 from sys import getsizeof
 from typing import Any, NamedTuple
 
-from vedette.decode.aliases import ALIASES
 from vedette.decode.codecs import Kind
 from vedette.decode.decoder import ABSENT, Record, possible_source
 from vedette.decode.sources import of_input
-from vedette.decode.syslog import usual, without_time
 from vedette.engine.bounded import Bounded
-from vedette.engine.cache import Cache, Hash, Part
+from vedette.engine.cache import Cache, Part
 from vedette.engine.evaluate import Among, Evaluator
 from vedette.engine.join import REST, Joined, Joiner, may_hold_records
 from vedette.engine.native import Native
 from vedette.engine.prefilter import Prefilter, Sure, bits_of
 from vedette.engine.proof import Sample, Sampled, sampled
 from vedette.engine.rows import Batch, common
+from vedette.engine.scope import HOST, ORIGIN, PID, SCOPE_BYTES, Key, Scope, asks
 from vedette.engine.tally import Tally
 from vedette.model.event import Chunk, Frame, LogSource, Source
 from vedette.plan.ir import KEYWORDS, as_shown
@@ -56,7 +54,7 @@ MAX_ROUTES = 4096
 
 
 class Context(NamedTuple):
-    """What an input's settings say about its events; ``host``: whose they are when they do not say."""
+    """Settings of an input about its events; ``host``: whose they are when they do not say."""
 
     zone: tzinfo | None = None
     logsource: LogSource = LogSource()
@@ -95,37 +93,7 @@ SCOPES_BYTES, PREPARED_BYTES = 8 << 20, 32 << 20
 """About how much the sets of candidate rules take whose scope is remembered, for each kind of input, and those that are
 kept prepared."""
 
-_HOST, _PID = frozenset({"hostname"}), frozenset({"pid"})
-_ORIGIN = frozenset({"peer", "topic", "topic_levels", "kafka"})
-
-
-def _asks(fields: Iterable[str], names: frozenset[str]) -> bool:
-    """Whether a field of this name, path or other name may be one of ``names``; ``topic_level_N`` goes with topics."""
-    for field_name in fields:
-        for name in (field_name, *ALIASES.get(field_name, ())):
-            head = name.partition(".")[0]
-            if head in names or ("topic" in names and head.startswith("topic_level_")):
-                return True
-    return False
-
-
-class _Scope(NamedTuple):
-    """A set of candidate rules of one kind of input: what their truth depends on."""
-
-    begin: Callable[[], Hash]
-    """Gives the hash of a key: it has read what identifies this scope and no other."""
-    split: bool
-    """Whether events of this codec that begin with ``<`` are syslog."""
-    host: bool
-    pid: bool
-    origin: bool
-    """Whether a rule asks for these."""
-
-
-_Scopes = Bounded[frozenset[int], _Scope]
-
-SCOPE_BYTES = 400
-"""What a scope takes, with the state of its hash."""
+_Scopes = Bounded[frozenset[int], Scope]
 
 
 def _joined(frame: Frame, start: int, end: int, rules: frozenset[int]) -> Joined:
@@ -161,6 +129,9 @@ class Engine:
         self._native_views: dict[tuple[str, LogSource], int] = {}
         self._always = self.prefilter.always if prefilter else everything
         self._routes: Bounded[Source, frozenset[int]] = Bounded(MAX_ROUTES)
+        self._by_logsource: dict[LogSource, list[int]] = {}
+        for i, rule in enumerate(plan.rules):
+            self._by_logsource.setdefault(rule.logsource, []).append(i)
         self._inputs: dict[tuple[str, LogSource], tuple[frozenset[int], int, Prefilter]] = {}
         self._narrow: dict[frozenset[int], Prefilter] = {}
         self._distrusted: dict[tuple[str, LogSource], Prefilter] = {}
@@ -223,7 +194,7 @@ class Engine:
             )
             if (span := self._sample.span(chunk)) is not None:
                 candidates = sampled(candidates, *span)
-        return joiner.events(frame, candidates, lambda held: self._rules_of(held, context), first, records)
+        return joiner.events(frame, candidates, lambda open_chunk: self._rules_of(open_chunk, context), first, records)
 
     def gathered(
         self, frame: Frame, joiner: Joiner, context: Context = Context(), first: int = 0
@@ -244,20 +215,20 @@ class Engine:
         )
         if (span := self._sample.span(chunk)) is not None:
             candidates = sampled(candidates, *span)
-        for one in candidates:
-            if not isinstance(one, Batch):
-                yield _joined(frame, *one)
+        for candidate in candidates:
+            if not isinstance(candidate, Batch):
+                yield _joined(frame, *candidate)
                 continue
             if self._trusted():
-                self._until_check -= len(one.spans)
+                self._until_check -= len(candidate.spans)
                 if self._until_check <= 0:
                     self._until_check = self._until_look = 1  # this event proves that the kernel is right
-                    yield _joined(frame, *one.spans[0], one.rules)
-                    _, one = one.split(one.spans[0][1])
-            if self._trusted() and one.spans:
-                yield one
+                    yield _joined(frame, *candidate.spans[0], candidate.rules)
+                    _, candidate = candidate.split(candidate.spans[0][1])
+            if self._trusted() and candidate.spans:
+                yield candidate
             else:
-                yield from (_joined(frame, *span, one.rules) for span in one.spans)
+                yield from (_joined(frame, *span, candidate.rules) for span in candidate.spans)
 
     def _trusted(self) -> bool:
         """Whether what the kernel is sure of needs no evaluation."""
@@ -265,10 +236,10 @@ class Engine:
 
     def taken(self, batch: Batch) -> int:
         """A batch is evaluated: its matches."""
-        found = len(batch.spans) * len(batch.rules)
+        matches = len(batch.spans) * len(batch.rules)
         self.tally.candidates += len(batch.spans)
-        self.tally.matches += found
-        return found
+        self.tally.matches += matches
+        return matches
 
     def alone(self, batch: Batch, number: int, frame: Frame, context: Context) -> Match:
         """One event of a batch, as a match of its first rule."""
@@ -281,81 +252,94 @@ class Engine:
 
         ``contexts``: by input.
         """
-        return joiner.due(lambda held: self._rules_of(held, contexts.get(held.input, Context())), before=before)
+        return joiner.due(
+            lambda open_chunk: self._rules_of(open_chunk, contexts.get(open_chunk.input, Context())), before=before
+        )
 
     def _rules_of(self, chunk: Chunk, context: Context) -> frozenset[int]:
         always, within, prefilter = self._at_input(chunk.codec, context.logsource)
         return always.union(*(hit.rules for hit in prefilter.hits(chunk, within, may_hold_records(chunk))))
 
     def matches(self, chunk: Chunk, candidate: Joined, context: Context = Context()) -> list[Match]:
-        """The matches of one candidate, whose first record is in ``chunk``: the second half."""
-        _, start, end, rules, raw, _ = candidate
+        """Return the matches of one candidate, whose first record is in ``chunk``: the second half of ``evaluate``."""
+        rules = candidate.rules
         if type(rules) is Sampled:
             return self._proved(chunk, candidate, context)
-        self._at = (start, end)
+        self._at = candidate.start, candidate.end
         self.tally.candidates += 1
         if type(rules) is Sure and self._trusted():
-            event = self._record(chunk, start, raw, context)
-            true = sorted(rules)
-            self._until_check -= 1
-            if not self._until_check:
-                true = self._checked(true, event, rules, chunk, context)
-            self.tally.matches += len(true)
-            return [Match(rule, start, end, event) for rule in true]
-        cache, digest, known, line = self.cache, None, None, None
-        if cache.on:
-            if context is not self._context or chunk.codec != self._codec:
-                self._view = self._view_of(chunk.codec, context)
-            part, scopes = self._view
-            part.left -= 1
-            if part.left < 0:
-                part.turn()
-            if not part.on:
-                part.skipped += 1
-            elif (scope := scopes.get(rules) or self._scope(scopes, rules)) is not None:
-                begin, split, host, pid, origin = scope
-                state = begin()
-                if origin:
-                    state.update(marshal.dumps(chunk.origin(start), 2))
-                line = usual(raw) if split else None
-                state.update(b"*" + raw if line is None else without_time(line, raw, host, pid))
-                digest = state.digest()
-                known = cache.get(digest)
-                if known is None:
-                    part.misses += 1
-                else:
-                    part.hits += 1
-                    if not cache.check():
-                        if not known:
-                            return []
-                        self.tally.matches += len(known)
-                        event = self._record(chunk, start, raw, context)
-                        return [Match(rule, start, end, event) for rule in known]
-        event = self._record(chunk, start, raw, context)
+            return self._surely(chunk, candidate, context)
+        cache = self.cache
+        if not cache.on:
+            return self._evaluated(chunk, candidate, context, None)
+        # Written out, not called: an event that was seen before costs little more than this.
+        if context is not self._context or chunk.codec != self._codec:
+            self._view = self._view_of(chunk.codec, context)
+        part, scopes = self._view
+        part.left -= 1
+        if part.left < 0:
+            part.turn()
+        if not part.on:
+            part.skipped += 1
+            return self._evaluated(chunk, candidate, context, None)
+        scope = scopes.get(rules) or self._scope(scopes, rules)
+        if scope is None:
+            return self._evaluated(chunk, candidate, context, None)
+        key = scope.key(chunk, candidate.start, candidate.raw)
+        answer = cache.get(key[0])
+        if answer is None:
+            part.misses += 1
+        else:
+            part.hits += 1
+            if not cache.check():
+                return self._matched(answer, chunk, candidate, context) if answer else []
+        return self._evaluated(chunk, candidate, context, key, answer)
+
+    def _surely(self, chunk: Chunk, candidate: Joined, context: Context) -> list[Match]:
+        """The matches of a candidate all of whose rules match, as the kernel says."""
+        self._until_check -= 1
+        if self._until_check:
+            return self._matched(sorted(candidate.rules), chunk, candidate, context)
+        return self._checked(chunk, candidate, context)
+
+    def _matched(self, true: Sequence[int], chunk: Chunk, candidate: Joined, context: Context) -> list[Match]:
+        """The matches of an event that needs no evaluation."""
+        self.tally.matches += len(true)
+        event = self._record(chunk, candidate.start, candidate.raw, context)
+        return [Match(rule, candidate.start, candidate.end, event) for rule in true]
+
+    def _evaluated(
+        self, chunk: Chunk, candidate: Joined, context: Context, key: Key | None, answer: tuple[int, ...] | None = None
+    ) -> list[Match]:
+        """The matches of an event by evaluation. ``key``: what the cache keeps them under; ``answer``: what it has
+        there, which this proves."""
+        event = self._record(chunk, candidate.start, candidate.raw, context)
+        digest, line = (None, None) if key is None else key
         if line is not None:
             event.usual = line
         undecided = len(self._undecided_events)
-        true = self.true(event, rules, context.logsource)
+        true = self.true(event, candidate.rules, context.logsource)
         if digest is not None and undecided == len(self._undecided_events):
-            if known is None:
+            if answer is None:
                 if not self.quarantined:
-                    cache.put(digest, tuple(true))
-            elif known != tuple(true):
-                cache.fail(f"rules {sorted(set(known) ^ set(true))[:10]} came out differently for the same event")
+                    self.cache.put(digest, tuple(true))
+            elif answer != tuple(true):
+                differing = sorted(set(answer) ^ set(true))[:10]
+                self.cache.fail(f"rules {differing} came out differently for the same event")
         self.tally.matches += len(true)
-        return [Match(rule, start, end, event) for rule in true]
+        return [Match(rule, candidate.start, candidate.end, event) for rule in true]
 
-    def _checked(
-        self, said: list[int], event: Record, rules: frozenset[int], chunk: Chunk, context: Context
-    ) -> list[int]:
-        """The rules that are true, where the kernel ``said`` that all of these are."""
+    def _checked(self, chunk: Chunk, candidate: Joined, context: Context) -> list[Match]:
+        """``_surely``, by evaluation: a proof that the kernel is right."""
         self._until_check = SURE_SAMPLE
+        event = self._record(chunk, candidate.start, candidate.raw, context)
         undecided = len(self._undecided_events)
-        true = self.true(event, rules, context.logsource)
-        if true != said and undecided == len(self._undecided_events):
-            reason = f"{self._named(set(said) ^ set(true))} came out differently than the kernel said"
+        true = self.true(event, candidate.rules, context.logsource)
+        if true != sorted(candidate.rules) and undecided == len(self._undecided_events):
+            reason = f"{self._named(candidate.rules ^ set(true))} came out differently than the kernel said"
             self._differs(reason, chunk, event.raw, context)
-        return true
+        self.tally.matches += len(true)
+        return [Match(rule, candidate.start, candidate.end, event) for rule in true]
 
     def _proved(self, chunk: Chunk, candidate: Joined, context: Context) -> list[Match]:
         """``matches`` of an event of the sample, with those of rules that the kernel has left out wrongly."""
@@ -393,8 +377,8 @@ class Engine:
         return "rules " + ", ".join(self.plan.rules[rule].id for rule in sorted(rules)[:10])
 
     def columns(self, match: Match, chunk: Chunk, context: Context = Context()) -> tuple[Any, ...] | None:
-        """What statements read of an event of ``chunk``, as far as it is known without decoding it: what its time is
-        made of, its host, then the values of ``places``; see ``Native.values``."""
+        """Return what statements read of an event of ``chunk``, as far as it is known without decoding it: what its
+        time is made of, its host, then the values of ``places``; see ``Native.values``."""
         native = self._native
         if native is None or self.kernel_wrong or match.record.raw[:1] != b"{":
             return None
@@ -425,16 +409,16 @@ class Engine:
         view = self._views.get((codec, context.logsource))
         if view is None:
             scopes: _Scopes = Bounded(SCOPES_BYTES)
-            view = self._views[codec, context.logsource] = self.cache.part("events", EVENTS_FLOOR), scopes
+            view = self._views[codec, context.logsource] = self.cache.part(EVENTS_FLOOR), scopes
         return view
 
-    def _scope(self, scopes: _Scopes, rules: frozenset[int]) -> _Scope | None:
-        """What an answer about ``rules`` depends on; None while one of them is in quarantine."""
+    def _scope(self, scopes: _Scopes, rules: frozenset[int]) -> Scope | None:
+        """Return what an answer about ``rules`` depends on; None while one of them is in quarantine."""
         if rules & self.quarantined:
             return None
         asks = [self._asks.get(rule) or self._asked_by(rule) for rule in rules]
         self._scopes_ever += 1
-        scope = _Scope(
+        scope = Scope(
             self.cache.begin(b"e%d:" % self._scopes_ever),
             Kind.SYSLOG in self.plan.codecs[self._codec].kinds,
             *(any(asked) for asked in (zip(*asks, strict=True) if asks else ((), (), ()))),
@@ -443,7 +427,7 @@ class Engine:
 
     def _asked_by(self, rule: int) -> tuple[bool, bool, bool]:
         fields = self.evaluator.fields((rule,))
-        asked = self._asks[rule] = _asks(fields, _HOST), _asks(fields, _PID), _asks(fields, _ORIGIN)
+        asked = self._asks[rule] = asks(fields, HOST), asks(fields, PID), asks(fields, ORIGIN)
         return asked
 
     def true(self, event: Record, rules: frozenset[int] | None = None, own: LogSource = LogSource()) -> list[int]:
@@ -462,7 +446,7 @@ class Engine:
         if self.route and not rules <= self._fitting(of_input(own)):
             rules &= self._fitting(event.source)
         among = self._among(rules)
-        return self.evaluator.among(event, among, self._undecided) if among.programs else []
+        return self.evaluator.among(event, among, self._undecided) if among.nodes else []
 
     def _among(self, rules: frozenset[int]) -> Among:
         """``rules``, prepared."""
@@ -495,20 +479,20 @@ class Engine:
 
     def _at_input(self, codec: str, logsource: LogSource) -> tuple[frozenset[int], int, Prefilter]:
         """The rules that can meet an event of such an input: those without literals, the bits of all, their scan."""
-        known = self._inputs.get((codec, logsource))
-        if known is None:
+        reached = self._inputs.get((codec, logsource))
+        if reached is None:
             rules = self.reaching(codec, logsource)
             always = rules & self._always
             if self.route and self._filtered:
                 always -= self.prefilter.excused(self.plan.codecs[codec], logsource)
             scan = self._distrusted.get((codec, logsource)) or self._narrow.get(rules, self.prefilter)
-            known = always, bits_of(rules), scan
-            self._inputs[codec, logsource] = known
-        return known
+            reached = always, bits_of(rules), scan
+            self._inputs[codec, logsource] = reached
+        return reached
 
     def kernel(self) -> dict[str, int]:
-        """What the native kernel did with JSON events, its panics with any, and how often it was found wrong; empty
-        without one."""
+        """Count what the native kernel did with JSON events, its panics with any, and how often it was found wrong;
+        empty without one."""
         if self._native is None:
             return {}
         account = self._native.account()
@@ -521,23 +505,23 @@ class Engine:
 
     def _view_number(self, native: Native, codec: str, logsource: LogSource) -> int:
         """The native kernel's number for such an input."""
-        known = self._native_views.get((codec, logsource))
-        if known is None:
+        number = self._native_views.get((codec, logsource))
+        if number is None:
             always, *_ = self._at_input(codec, logsource)
-            known = native.view(codec, logsource, self.reaching(codec, logsource), always)
-            self._native_views[codec, logsource] = known
-        return known
+            number = native.view(codec, logsource, self.reaching(codec, logsource), always)
+            self._native_views[codec, logsource] = number
+        return number
 
     def _asked(self, source: Source) -> frozenset[int]:
         """The rules that are asked about events of ``source``."""
         return self._fitting(source) if self.route else frozenset(range(len(self.plan.rules)))
 
     def _fitting(self, source: Source) -> frozenset[int]:
-        known = self._routes.get(source)
-        if known is None:
-            fitting = frozenset(i for i, rule in enumerate(self.plan.rules) if rule.logsource.fits(source))
-            known = self._routes.keep(source, fitting, 1)
-        return known
+        rules = self._routes.get(source)
+        if rules is None:
+            fitting = (of for logsource, of in self._by_logsource.items() if logsource.fits(source))
+            rules = self._routes.keep(source, frozenset().union(*fitting), 1)
+        return rules
 
     def _undecided(self, rule: int, reason: str) -> None:
         count = self.tally.undecided[rule] = self.tally.undecided.get(rule, 0) + 1
@@ -559,8 +543,8 @@ class Engine:
 
     def undecided_events(self) -> list[UndecidedEvent]:
         """The events that could not be decided since the last call; at most ``quarantine_after`` of each rule."""
-        found, self._undecided_events = self._undecided_events, []
-        return found
+        events, self._undecided_events = self._undecided_events, []
+        return events
 
     def release(self) -> None:
         """Ask the rules in quarantine again, as if nothing had been."""

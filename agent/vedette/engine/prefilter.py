@@ -49,11 +49,11 @@ from vedette.plan.literals import (
     guess,
     is_foreign,
     is_numeric,
+    rarest,
     unescaped,
 )
 from vedette.plan.patterns import PAD
 from vedette.plan.plan import Plan
-from vedette.plan.window import rarest
 from vedette.plan.witness import witness
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Sure(frozenset[int]):
 
 
 class _Meaning(NamedTuple):
-    """What hits of the patterns, by their numbers, say of the ``size`` rules of a plan."""
+    """The meaning of hits of the patterns, by their numbers, for the ``size`` rules of a plan."""
 
     size: int
     says: list[list[int]]
@@ -134,10 +134,12 @@ class Prefilter:
                     foreign.add(number)
             for name in {plan.predicates[number].field for number in tests(plan.rules[i].expr)}:
                 add(guards_of(name), (i, size + i))  # an event whose value of this field is transformed
-        self._witness = {i: found for i in self.always if (found := witness(plan.rules[i].logsource)) is not None}
+        self._witness = {
+            i: witnessed for i in self.always if (witnessed := witness(plan.rules[i].logsource)) is not None
+        }
         self._sources = [rule.logsource for rule in plan.rules]
-        for i, found in self._witness.items():
-            add(map(tolerant, found.literals), (i,))
+        for i, witnessed in self._witness.items():
+            add(map(tolerant, witnessed.literals), (i,))
         if foreign:
             add(FOREIGN_GUARDS, foreign)
         escapes = {Pattern(guard, CASELESS) for guard in GUARDS} if says else set()
@@ -156,21 +158,23 @@ class Prefilter:
             bits_of([*filtered, *self._witness]),
         )
         digest = hashlib.blake2b(repr((patterns, bool(numeric), NUMBER_GUARDS)).encode(), digest_size=16).digest()
-        given = databases.get(DATABASE) if databases and databases.get(SEARCHED, digest) == digest else None
-        database = Scanner.compile(patterns).dump() if given is None else given
+        stored = databases.get(DATABASE) if databases and databases.get(SEARCHED, digest) == digest else None
+        database = Scanner.compile(patterns).dump() if stored is None else stored
         self._databases = {DATABASE: database, SEARCHED: digest}
         self._scan = (_Native if self.native else _Plain)(meaning, database, self.sets)
 
     def excused(self, codec: Codec, logsource: LogSource) -> frozenset[int]:
         """Those of ``always`` that ``hits`` finds by what their log source's events hold, on such an input."""
-        return frozenset(i for i, one in self._witness.items() if one.excuses(self._sources[i], codec, logsource))
+        return frozenset(
+            i for i, witnessed in self._witness.items() if witnessed.excuses(self._sources[i], codec, logsource)
+        )
 
     def databases(self) -> dict[str, bytes]:
         return self._databases
 
     @property
     def panics(self) -> int:
-        """Of the kernel; each made every event of a chunk a candidate of every rule."""
+        """Panics of the kernel; each made every event of a chunk a candidate of every rule."""
         return self._scan.panics if isinstance(self._scan, _Native) else 0
 
     def forget(self) -> None:
@@ -186,7 +190,7 @@ class Prefilter:
         return self._scan.hits(chunk, within, apart) if self._scan is not None and within else iter(())
 
     def named(self, chunk: Chunk, within: int, apart: bool, runs: bytes | None) -> bytes:
-        """What ``hits`` gives of some ``runs`` of events, as the kernel has it."""
+        """Return what ``hits`` gives of some ``runs`` of events, as the kernel has it."""
         return self._scan.named(chunk, within, apart, runs)[0] if isinstance(self._scan, _Native) and within else b""
 
     def candidates(
@@ -226,52 +230,55 @@ class _Native:
 
     def named(self, chunk: Chunk, within: int, apart: bool, runs: bytes | None = None) -> tuple[bytes, frozenset[int]]:
         """The kernel's answer, for ``unpacked``; of some ``runs`` of events."""
-        if (known := self._within.get(within)) is None:  # one for each kind of input
+        if (prepared := self._within.get(within)) is None:  # one for each kind of input
             rules = within & self._searched
-            known = self._within[within] = self._lines.within(self._packed(rules)), frozenset(ones(rules))
-        handle, everything = known
+            prepared = self._within[within] = self._lines.within(self._packed(rules)), frozenset(ones(rules))
+        handle, everything = prepared
         return self._lines.candidates(chunk.data, chunk.ends, handle, apart, runs), everything
 
     def hits(self, chunk: Chunk, within: int, apart: bool) -> Iterator[Candidate]:
-        found, everything = self.named(chunk, within, apart)
-        return unpacked(found, self._sets, everything)
+        answer, everything = self.named(chunk, within, apart)
+        return unpacked(answer, self._sets, everything)
 
 
-Taken = tuple[list[tuple[int, int]], list[Any], list[str | None]]
+Gathered = tuple[list[tuple[int, int]], list[Any], list[str | None]]
 """Of events that only give rows start and end, rows, hosts."""
 
 
 @overload
 def unpacked(
-    found: bytes, sets: Bounded[bytes | int, frozenset[int]], everything: frozenset[int]
+    answer: bytes, sets: Bounded[bytes | int, frozenset[int]], everything: frozenset[int]
 ) -> Iterator[Candidate]: ...
 @overload
 def unpacked(
-    found: bytes, sets: Bounded[bytes | int, frozenset[int]], everything: frozenset[int], taken: Taken | None
+    answer: bytes, sets: Bounded[bytes | int, frozenset[int]], everything: frozenset[int], gathered: Gathered | None
 ) -> Iterator[Candidate | Batch]: ...
 def unpacked(
-    found: bytes, sets: Bounded[bytes | int, frozenset[int]], everything: frozenset[int], taken: Taken | None = None
+    answer: bytes,
+    sets: Bounded[bytes | int, frozenset[int]],
+    everything: frozenset[int],
+    gathered: Gathered | None = None,
 ) -> Iterator[Candidate | Batch]:
     """The kernel's answer: per event start, end, number of rules, rules. Equal sets are one object of ``sets``. Where
-    ``_RUN`` is in the number these are several events, and behind the rules is which of ``taken`` they are."""
-    at, size = 0, len(found)
+    ``_RUN`` is in the number these are several events, and behind the rules is which of ``gathered`` they are."""
+    at, size = 0, len(answer)
     while at < size:
-        start, end, count = _ROW.unpack_from(found, at)
+        start, end, count = _ROW.unpack_from(answer, at)
         at += _ROW.size
         if count == _EVERY:
             yield Candidate(start, end, everything)
             continue
         size_of = 4 * (count & ~(_SURE | _RUN))
-        key = found[at - 4 : at + size_of]
+        key = answer[at - 4 : at + size_of]
         at += size_of
         named = sets.get(key)
         if named is None:
             named = (Sure if count & _SURE else frozenset)(memoryview(key)[4:].cast("I"))
             sets.keep(key, named, ENTRY + getsizeof(key) + getsizeof(named))
-        if count & _RUN and taken is not None:
-            first, last = _FROM_TO.unpack_from(found, at)
+        if count & _RUN and gathered is not None:
+            first, last = _FROM_TO.unpack_from(answer, at)
             at += _FROM_TO.size
-            spans, rows, hosts = taken
+            spans, rows, hosts = gathered
             yield Batch(start, end, named, spans[first:last], rows[first:last], hosts[first:last])
         else:
             yield Candidate(start, end, named)
@@ -298,32 +305,32 @@ class _Plain:
         self._sets = sets
 
     def hits(self, chunk: Chunk, within: int, apart: bool) -> Iterator[Candidate]:
-        found: list[tuple[int, int]] = []
+        noted: list[tuple[int, int]] = []
 
         def note(number: int, to: int) -> bool:
-            found.append((to, number))
-            return len(found) >= MAX_HITS
+            noted.append((to, number))
+            return len(noted) >= MAX_HITS
 
         self._search(chunk.data + PAD, note)
-        if len(found) >= MAX_HITS:
+        if len(noted) >= MAX_HITS:
             everything = self._rules(self._searched & within)
             yield from (Candidate(start, end, everything) for start, end in chunk.spans())
             return
         if self._numbers is not None:
-            found += ((end, self._number) for end in _bare_numbers(chunk))
-        found.sort()
-        for (start, end), hits in groupby(found, lambda hit: chunk.bounds(hit[0] - 1)):
+            noted += ((end, self._number) for end in _bare_numbers(chunk))
+        noted.sort()
+        for (start, end), hits in groupby(noted, lambda hit: chunk.bounds(hit[0] - 1)):
             numbers = {number for _, number in hits}
             if not numbers.isdisjoint(self._escapes):
                 event = chunk.data[start:end]
                 forms = unescaped(event) + b"\n" + folded(event) + PAD
                 self._search(forms, lambda number, _: numbers.add(number))  # noqa: B023 (called at once)
-            held = 0
+            bits = 0
             for number in numbers:
-                held |= self._says[number]
+                bits |= self._says[number]
             if not apart:
-                held &= held >> self._size | self._single
-            if rules := held & self._searched & within:
+                bits &= bits >> self._size | self._single
+            if rules := bits & self._searched & within:
                 yield Candidate(start, end, self._rules(rules))
 
     def _search(self, text: bytes, note: Callable[[int, int], object]) -> None:
@@ -333,11 +340,11 @@ class _Plain:
             self._numbers.scan_until(text, lambda _number, _from, to, *_: bool(note(self._number, to)))
 
     def _rules(self, bits: int) -> frozenset[int]:
-        known = self._sets.get(bits)
-        if known is None:
-            known = frozenset(ones(bits))
-            self._sets.keep(bits, known, ENTRY + getsizeof(bits) + getsizeof(known))
-        return known
+        rules = self._sets.get(bits)
+        if rules is None:
+            rules = frozenset(ones(bits))
+            self._sets.keep(bits, rules, ENTRY + getsizeof(bits) + getsizeof(rules))
+        return rules
 
 
 def _bare_numbers(chunk: Chunk) -> Iterator[int]:
@@ -381,7 +388,7 @@ _DOUBLED = {
     ord('"'): rb"(?:\\?\"|&quot;)",
     **{byte: rb"\\?" + LITERALS[byte] for byte in b"/]|="},
 }
-_TOLERANT = [_DOUBLED.get(byte, found) for byte, found in enumerate(LITERALS)]
+_TOLERANT = [_DOUBLED.get(byte, expression) for byte, expression in enumerate(LITERALS)]
 
 
 class _Sample:
@@ -403,19 +410,19 @@ class _Sample:
         rows: dict[int, bytearray] = {}
         width = len(self._lines) // 8 + 1
         for line_number, line in enumerate(self._lines):
-            found: list[int] = []
-            scanner.scan(line + PAD, lambda number, *_, found=found: found.append(number))
-            for number in found:
+            hits: list[int] = []
+            scanner.scan(line + PAD, lambda number, *_, hits=hits: hits.append(number))
+            for number in hits:
                 row = rows.get(number)
                 if row is None:
                     row = rows[number] = bytearray(width)
                 row[line_number >> 3] |= 1 << (line_number & 7)
-        held = {number: int.from_bytes(row, "little") for number, row in rows.items()}
+        lines_of = {number: int.from_bytes(row, "little") for number, row in rows.items()}
         guards = len(patterns) + len(NUMBER_GUARDS)
-        numbers = functools.reduce(operator.or_, (held.get(i, 0) for i in range(len(patterns), guards)))
-        escapes = functools.reduce(operator.or_, (held.get(i, 0) for i in range(guards, len(searched))))
+        numbers = functools.reduce(operator.or_, (lines_of.get(i, 0) for i in range(len(patterns), guards)))
+        escapes = functools.reduce(operator.or_, (lines_of.get(i, 0) for i in range(guards, len(searched))))
         for number, item in enumerate(patterns):
-            lines_with = held.get(number, 0) | (numbers if is_numeric(item) else escapes if is_foreign(item) else 0)
+            lines_with = lines_of.get(number, 0) | (numbers if is_numeric(item) else escapes if is_foreign(item) else 0)
             if lines_with:
                 self._held[item] = lines_with
 
@@ -424,16 +431,16 @@ class _Sample:
         return self._held.get(literal, 0).bit_count() / self._count + min(guess(literal), 1.0 / self._count)
 
     def share(self, clauses: Sequence[Literals]) -> float:
-        held = -1
+        common = -1
         for clause in clauses:
             lines = 0
             for item in clause:
                 lines |= self._held.get(item, 0)
-            held &= lines
-        return held.bit_count() / self._count
+            common &= lines
+        return common.bit_count() / self._count
 
     def cut(self, literals: Collection[bytes]) -> Mapping[bytes, bytes]:
-        """By literal a part of it that no more lines hold (``plan/window.py``)."""
+        """By literal a part of it that no more lines hold (``literals.WINDOW``)."""
         parts = rarest(literals, self._lines)
         self._measure(set(parts.values()) - self._held.keys())
         seen = self._held.get

@@ -1,8 +1,7 @@
 """Events whose values are recognized by identity, so that it is seen where a decoder takes a field's value from.
 
-``Values.marked`` makes them of an event as it is written: each value knows its number, and notes when it is looked
-into. What a decoder computes by ``decode/computed.py`` is a ``Computed``: declared parts of such values, perhaps
-absent.
+``Values.marked`` makes them of an event: each value knows its number, and notes when it is looked into. What a decoder
+computes by ``decode/computed.py`` is a ``Computed``: declared parts of such values, perhaps absent.
 """
 
 from __future__ import annotations
@@ -14,43 +13,36 @@ from vedette.decode.computed import Cut, Part, Traced
 from vedette.decode.decoder import ABSENT, Record
 
 
-class Pairs(list[tuple[str, Any]]):
-    """A JSON object as it is written."""
-
-
 class Values:
-    """The values of one event, numbered as the kernel numbers them: in the order of the text, arrays without an object
-    in them as one."""
+    """The values of one event, numbered as the kernel numbers them (``kernel/src/structure.rs``): the members of an
+    object in the order of their names, an array without an object in it as one."""
 
     def __init__(self) -> None:
-        self.names: list[str] = []
-        """By value the name under which it stands."""
+        self.count = 0
+        """How many they are."""
         self.inspected: set[int] = set()
         """Values that were looked into."""
 
-    def marked(self, value: Any, name: str) -> Any:
-        """``value`` with its parts made recognizable. Raises ValueError for a name that occurs twice."""
-        if isinstance(value, Pairs):
-            made = {key: self.marked(inner, key) for key, inner in value}
-            if len(made) != len(value):
-                raise ValueError("a name occurs twice")
-            return made
+    def marked(self, value: Any) -> Any:
+        """``value`` with its parts made recognizable."""
+        if isinstance(value, dict):
+            return {key: self.marked(value[key]) for key in sorted(value)}
         if isinstance(value, list) and _holds_object(value):
-            return [self.marked(item, name) for item in value]
-        self.names.append(name)
+            return [self.marked(item) for item in value]
+        self.count += 1
         if value is None or value is True or value is False:
             return value
-        made = _MARKED[type(value)](value)
-        made.leaf, made.inspected = len(self.names) - 1, self.inspected
-        return made
+        marked = _MARKED[type(value)](value)
+        marked.leaf, marked.inspected = self.count - 1, self.inspected
+        return marked
 
 
 def _holds_object(values: list[Any]) -> bool:
-    return any(isinstance(one, Pairs) or (isinstance(one, list) and _holds_object(one)) for one in values)
+    return any(isinstance(item, dict) or (isinstance(item, list) and _holds_object(item)) for item in values)
 
 
 def parts_of(value: Any) -> tuple[list[int], list[Any], bool]:
-    """Of a field's value: numbers of the event's values, truth values, and whether anything else is in it."""
+    """Return, of a field's value, numbers of the event's values, truth values, and whether anything else is in it."""
     own: list[int] = []
     fixed: list[Any] = []
     new = False
@@ -147,9 +139,9 @@ _ComputedText: type[Any] = type(
 
 
 def _computed(name: str) -> Any:
-    made: Any = str.__new__(_ComputedText)
-    made.name, made.parts, made.guards, made.anything = name, {}, {}, False
-    return made
+    text: Any = str.__new__(_ComputedText)
+    text.name, text.parts, text.guards, text.anything = name, {}, {}, False
+    return text
 
 
 def _give(
@@ -158,25 +150,26 @@ def _give(
 ) -> None:  # fmt: skip
     """``Traced.give`` of what is made of values of the event by cuts."""
     for name, part in parts.items():
-        made = _computed(name)
-        made.parts = {(leaf, (*before, *cuts)): None for leaf, before in of for cuts in part.cuts}
-        made.guards = {**guards, **({(leaf, part.unless): None for leaf, _ in of} if part.unless else {})}
-        made.anything = anything
-        made.or_(fields.get(name, ABSENT))
-        fields[name] = made
+        computed = _computed(name)
+        computed.parts = {(leaf, (*before, *cuts)): None for leaf, before in of for cuts in part.cuts}
+        computed.guards = {**guards, **({(leaf, part.unless): None for leaf, _ in of} if part.unless else {})}
+        computed.anything = anything
+        computed.or_(fields.get(name, ABSENT))
+        fields[name] = computed
 
 
 def with_others(record: Record, field: str, value: Any) -> Any:
     """``value`` and what ``record`` has for ``field`` where computed fields are absent."""
     fields = cast(dict[str, Any], record.fields())
-    made, passed = _computed(field), {}
+    either = _computed(field)
+    passed = {}
     while isinstance(value, Computed):
-        made.or_(value)
+        either.or_(value)
         passed[value.name] = fields.pop(value.name)
         value = record.get(field)
-    made.or_(value)
+    either.or_(value)
     fields.update(passed)
-    return made
+    return either
 
 
 _MARKED: Mapping[type[Any], type[Any]] = {base: _marked(base) for base in (str, int, float, list)}

@@ -3,6 +3,7 @@
 Where all rules of an event surely match and do nothing but select events for statements, nothing is left to evaluate:
 the kernel gives the event's rows (``kernel/src/rows.rs``), to the value what ``stream/reader.py`` makes of what the
 decoders say, and neighbours become one ``Batch``. An event of which it is not sure has None in place of its rows.
+``plan/query.py`` is imported by a plan that has statements.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vedette.decode import kafka
 from vedette.decode.codecs import Kind
 from vedette.model.event import Chunk, Frame
+from vedette.plan.numbers import BITS
 from vedette.plan.plan import Plan
-from vedette.plan.query import Field, Scan, Type, scans_of
-from vedette.plan.widths import BITS
+
+if TYPE_CHECKING:
+    from vedette.plan.query import Field, Scan, Type
 
 Part = tuple[int, int, int]
 """How the kernel reads a column: kind, place among what is read of an event, and a number."""
@@ -62,7 +65,7 @@ class Batch(NamedTuple):
 
 
 class Common(NamedTuple):
-    """What the events of a chunk have in common; the kernel reads it by these names."""
+    """Facts that the events of a chunk have in common; the kernel reads it by these names."""
 
     offset: int
     received_at: int
@@ -86,22 +89,35 @@ def _host(chunk: Chunk, host: str | None, kinds: frozenset[Kind]) -> Any:
     return host if len(kinds) == 1 else ...
 
 
+def columns(plan: Plan, first: int) -> dict[str, int]:
+    """Return the fields that statements read, each with its place, from ``first`` on."""
+    if not plan.statements:
+        return {}
+    from vedette.plan.query import fields_read
+
+    return {name: place for place, name in enumerate(fields_read(plan.statements), first)}
+
+
 def tables(plan: Plan, places: dict[str, int]) -> list[list[tuple[list[Part], int]]]:
     """By rule the tables that it selects events for, as the kernel takes them: their columns, and which is the time.
     Empty where the kernel can make no rows, or the rule does anything else."""
-    calling = {scan.rule for one in plan.statements if one.modules for scan in one.scans}
+    if not plan.statements:
+        return [[] for _ in plan.rules]
+    from vedette.plan.query import scans_of
+
+    calling = {scan.rule for statement in plan.statements if statement.modules for scan in statement.scans}
     scans = scans_of(plan.statements)
-    found: list[list[tuple[list[Part], int]]] = []
+    by_rule: list[list[tuple[list[Part], int]]] = []
     for rule in plan.rules:
-        made = [_table(scan, places) for scan in scans.get(rule.id, ())] if rule.id not in calling else []
-        found.append([] if None in made else [one for one in made if one is not None])
-    return found
+        rule_tables = [_table(scan, places) for scan in scans.get(rule.id, ())] if rule.id not in calling else []
+        by_rule.append([] if None in rule_tables else [table for table in rule_tables if table is not None])
+    return by_rule
 
 
 def _table(scan: Scan, places: dict[str, int]) -> tuple[list[Part], int] | None:
     if scan.inputs_named:
         return None
-    parts = [_part(source, one.type, places) for source, one in zip(scan.sources, scan.columns, strict=True)]
+    parts = [_part(source, column.type, places) for source, column in zip(scan.sources, scan.columns, strict=True)]
     return None if None in parts else ([part for part in parts if part is not None], scan.time)
 
 

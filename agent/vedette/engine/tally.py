@@ -12,7 +12,7 @@ from vedette.plan.ir import Rule
 
 @dataclass(slots=True)
 class Tally:
-    """What evaluation cost, in all, since the engine was built."""
+    """Costs of evaluation, in all, since the engine was built."""
 
     events: int = 0
     candidates: int = 0

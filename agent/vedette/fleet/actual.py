@@ -67,9 +67,9 @@ def of_bundle(name: str | None, sha256: str | None, plan_digest: str) -> dict[st
     return {"version": int(name.rpartition("-")[2]), "sha256": sha256, "digest": plan_digest}
 
 
-def problems(found: Mapping[str, str]) -> list[str]:
+def problems(reasons: Mapping[str, str]) -> list[str]:
     """By what they are about, bounded."""
-    return [f"{about}: {reason}"[:MAX_TEXT] for about, reason in found.items() if reason][:MAX_PROBLEMS]
+    return [f"{about}: {reason}"[:MAX_TEXT] for about, reason in reasons.items() if reason][:MAX_PROBLEMS]
 
 
 def refused(failed: Mapping[str, str]) -> dict[str, str]:

@@ -7,45 +7,55 @@ a program, a path or a setting. An answer that is a list comes a record each.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta, Struct
 
 from vedette.fleet.job import Job
-from vedette.system.within import is_name
+from vedette.system import documents
+from vedette.system.documents import Name, Serial
 
 MAX_ROWS = 20_000
 """Records of an answer."""
 
 
+class _Nothing(Struct, frozen=True, forbid_unknown_fields=True):
+    """No further words."""
+
+
+class _Explain(Struct, frozen=True, forbid_unknown_fields=True):
+    rule: Annotated[str, Meta(min_length=1, max_length=200, description="the id of a rule")]
+
+    def __post_init__(self) -> None:
+        if not self.rule.isprintable():
+            raise documents.Misfit("rule", "expects the id of a rule")
+
+
+class _Rollback(Struct, frozen=True, forbid_unknown_fields=True):
+    ruleset: Name = ""
+    version: Serial = 0
+
+
 class Command(NamedTuple):
-    """The command of the control socket, and what may be said with it: a check by name."""
+    """The command of the control socket, and what may be said with it."""
 
     name: str
-    words: Mapping[str, Callable[[object], bool]] = {}
-
-
-def _rule_id(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()
-
-
-def _version(value: object) -> bool:
-    return type(value) is int and 0 < value < 2**53
+    words: type[Struct] = _Nothing
 
 
 QUESTIONS: Mapping[str, Command] = {
     "status": Command("status"),
     "rules": Command("rules"),
-    "explain": Command("explain", {"rule": _rule_id}),
+    "explain": Command("explain", _Explain),
     "disk": Command("disk"),
     "versions": Command("versions"),
 }
 ACTIONS: Mapping[str, Command] = {
     "release-quarantine": Command("release"),
     "reload": Command("reload"),
-    "rollback": Command("rollback", {"ruleset": is_name, "version": _version}),
+    "rollback": Command("rollback", _Rollback),
 }
-NEEDED = {"explain": ("rule",)}
-"""What a question cannot do without."""
 
 
 def validate_question(body: Mapping[str, Any]) -> None:
@@ -60,19 +70,9 @@ def validate_action(body: Mapping[str, Any]) -> None:
 
 def _validate(body: Mapping[str, Any], what: str, table: Mapping[str, Command]) -> None:
     name = body.get(what)
-    row = table.get(name) if isinstance(name, str) else None
-    if row is None or not isinstance(name, str):
+    if name not in list(table):
         raise ValueError(f"{what}: expects one of {', '.join(table)}")
-    for word, value in body.items():
-        if word == what:
-            continue
-        if word not in row.words:
-            raise ValueError(f"{word}: {name} knows {', '.join(row.words) or 'nothing else'}")
-        if not row.words[word](value):
-            raise ValueError(f"{word}: not a valid value")
-    for word in NEEDED.get(name, ()):
-        if word not in body:
-            raise ValueError(f"{word}: missing")
+    documents.read(table[name].words, {word: value for word, value in body.items() if word != what})
 
 
 async def question(job: Job) -> None:
@@ -86,8 +86,8 @@ async def action(job: Job) -> None:
 
 async def _answer(job: Job, command: Command, what: str) -> None:
     words = {name: value for name, value in job.request.body.items() if name != what}
-    found = await job.services.command(command.name, **words)
-    await asyncio.to_thread(_emit, job, found if isinstance(found, list) else [found])
+    answer = await job.services.command(command.name, **words)
+    await asyncio.to_thread(_emit, job, answer if isinstance(answer, list) else [answer])
 
 
 def _emit(job: Job, rows: list[Any]) -> None:

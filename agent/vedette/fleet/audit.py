@@ -92,32 +92,32 @@ class Audit:
     def lines(self) -> Iterator[dict[str, Any]]:
         """Every whole line. Raises ValueError for one that is no JSON object, OSError."""
         for number, line in enumerate(_whole(self.path), 1):
-            found = _read(line)
-            if found is None:
+            row = _read(line)
+            if row is None:
                 raise ValueError(f"{self.path}:{number}: not a line of an audit record")
-            yield found
+            yield row
 
 
-def verify(path: Path, known: Head | None = None) -> tuple[Head, Fault | None]:
-    """The last line up to which the chain holds, and the first fault. ``known``: a head that was kept elsewhere, which
+def verify(path: Path, anchor: Head | None = None) -> tuple[Head, Fault | None]:
+    """The last line up to which the chain holds, and the first fault. ``anchor``: a head that was kept elsewhere, which
     must lie in the chain. Raises OSError."""
     head, number = Head(0, FIRST), 0
-    passed = known is None or known.seq == 0
+    passed = anchor is None or anchor.seq == 0
     for number, line in enumerate(_whole(path), 1):
-        found = _read(line)
-        if found is None:
+        row = _read(line)
+        if row is None:
             return head, Fault(number, "not a line of an audit record")
-        if found["prev"] != head.digest:
+        if row["prev"] != head.digest:
             return head, Fault(number, "its prev is not the SHA-256 of the line before: a line was changed or removed")
-        if found["seq"] != head.seq + 1:
-            return head, Fault(number, f"its seq is {found['seq']}, not {head.seq + 1}")
-        head = Head(found["seq"], hashlib.sha256(line).hexdigest())
-        if known is not None and head.seq == known.seq:
-            if head.digest != known.digest:
+        if row["seq"] != head.seq + 1:
+            return head, Fault(number, f"its seq is {row['seq']}, not {head.seq + 1}")
+        head = Head(row["seq"], hashlib.sha256(line).hexdigest())
+        if anchor is not None and head.seq == anchor.seq:
+            if head.digest != anchor.digest:
                 return head, Fault(number, "not the line that was known under this number: the record was rewritten")
             passed = True
-    if not passed and known is not None:
-        return head, Fault(number + 1, f"it ends before line {known.seq}, which is known: lines were removed")
+    if not passed and anchor is not None:
+        return head, Fault(number + 1, f"it ends before line {anchor.seq}, which is known: lines were removed")
     return head, None
 
 
@@ -133,12 +133,12 @@ def _whole(path: Path) -> Iterator[bytes]:
 
 def _read(line: bytes) -> dict[str, Any] | None:
     try:
-        found = foreign.read(line)
+        row = foreign.read(line)
     except ValueError:
         return None
-    if not isinstance(found, dict) or not isinstance(found.get("prev"), str) or type(found.get("seq")) is not int:
+    if not isinstance(row, dict) or not isinstance(row.get("prev"), str) or type(row.get("seq")) is not int:
         return None
-    return found
+    return row
 
 
 def _newest(descriptor: int) -> tuple[Head, int]:
@@ -152,7 +152,7 @@ def _newest(descriptor: int) -> tuple[Head, int]:
             raise ValueError("not an audit record: it has no lines")
         return Head(0, FIRST), 0
     line = tail[tail.rfind(b"\n", 0, end) + 1 : end]
-    found = _read(line)
-    if found is None:
+    row = _read(line)
+    if row is None:
         raise ValueError("its newest line is not one of an audit record: move it away, and look into why")
-    return Head(found["seq"], hashlib.sha256(line).hexdigest()), start + end + 1
+    return Head(row["seq"], hashlib.sha256(line).hexdigest()), start + end + 1

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric import ec
+from msgspec import Struct
 
 from vedette.fleet import enrolment
 from vedette.fleet.certificates import sign, signed_by, vouched
 from vedette.fleet.documents import canonical
 from vedette.fleet.replies import MAX_MESSAGE
-from vedette.system import foreign
-from vedette.system.within import is_name
+from vedette.system import documents
+from vedette.system.documents import Count, Name
 
 FORMAT = 1
 DOMAIN = b"vedette answer 1\n"
@@ -56,6 +57,15 @@ def pack(target: Path, files: Iterable[tuple[str, Path | bytes]]) -> None:
         temporary.rename(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+class _Statement(Struct, frozen=True):
+    """``answer.json``."""
+
+    fleet: str
+    agent: Name
+    time: Count
+    status: dict[str, Any]
 
 
 class Answer(NamedTuple):
@@ -97,12 +107,12 @@ def replies_in(path: Path) -> Iterator[tuple[str, bytes]]:
 def renewal_in(path: Path) -> bytes | None:
     """The request for a certificate in the zip ``path``, believed by nobody. Raises ValueError and OSError."""
     with opened(path) as file:
-        found = [info for info in file.infolist() if info.filename == RENEWAL]
-        if not found:
+        info = next((info for info in file.infolist() if info.filename == RENEWAL), None)
+        if info is None:
             return None
-        if found[0].file_size > enrolment.MAX_MESSAGE:
+        if info.file_size > enrolment.MAX_MESSAGE:
             raise ValueError(f"{path}: {RENEWAL} is longer than a request may be")
-        return file.read(found[0])
+        return file.read(info)
 
 
 def read_answer(path: Path, fleet: str, authorities: bytes | None, revoked: Collection[int] = ()) -> Answer:
@@ -116,28 +126,22 @@ def read_answer(path: Path, fleet: str, authorities: bytes | None, revoked: Coll
             raise ValueError(f"{path}: no answer of a host: `vedette fleet export --answers`")
         parts = {name: file.read(info) for name, info in names.items()}
     try:
-        row = foreign.read(parts["answer.json"])
-        made = Answer(row["fleet"], row["agent"], row["time"], row["status"], parts["audit.jsonl"], False)
-        if row["format"] != FORMAT or not isinstance(made.status, dict):
-            raise ValueError("of another format")
-        if foreign.count(made.time, -1) < 0:
-            raise ValueError(f"the time {made.time!r}")
-        if not is_name(made.agent):
-            raise ValueError(f"the agent {made.agent!r}")
-    except (KeyError, TypeError, ValueError) as error:
+        statement = documents.read(_Statement, documents.opened(parts["answer.json"], MAX_ANSWER, FORMAT))
+    except ValueError as error:
         raise ValueError(f"{path}: no answer of a host: {error}") from error
-    if made.fleet != fleet:
-        raise ValueError(f"{path}: it is of fleet {made.fleet!r}, this is fleet {fleet!r}")
+    if statement.fleet != fleet:
+        raise ValueError(f"{path}: it is of fleet {statement.fleet!r}, this is fleet {fleet!r}")
+    unproved = Answer(fleet, statement.agent, statement.time, statement.status, parts["audit.jsonl"], False)
     if authorities is None:
-        return made
+        return unproved
     certificate, signature = parts.get("certificate", b""), parts.get("signature", b"")
     try:
-        vouched(certificate, made.agent, authorities, revoked)
+        vouched(certificate, statement.agent, authorities, revoked)
         if not signed_by(DOMAIN + parts["answer.json"], signature, certificate):
             raise ValueError("another key has signed it")
     except ValueError as error:
-        raise ValueError(f"{path}: not signed by agent {made.agent}: {error}") from error
-    return made._replace(proved=True)
+        raise ValueError(f"{path}: not signed by agent {statement.agent}: {error}") from error
+    return unproved._replace(proved=True)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from vedette.fleet.enrolment import MAX_MESSAGE
 from vedette.fleet.requests import MAX_REQUEST
 from vedette.fleet.trust import MAX_METADATA, METADATA, FolderSource, Trust
 from vedette.lookup import sign
-from vedette.lookup.table import SUFFIX
+from vedette.lookup.names import SUFFIX
 
 MAX_UNSIGNED = 256 << 20
 """Bytes of metadata, requests and certificates together."""

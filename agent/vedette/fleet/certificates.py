@@ -67,7 +67,7 @@ def issued(certificate: bytes, key: ec.EllipticCurvePrivateKey, name: str, autho
         raise ValueError(f"the certificate cannot be read: {error}") from error
     if public != key.public_key():
         raise ValueError("the certificate is for another key")
-    names = [one.value for one in loaded.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    names = [attribute.value for attribute in loaded.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if names != [name]:
         raise ValueError(f"the certificate is for {', '.join(map(str, names)) or 'nobody'}, not for {name}")
     if not _signed_by_one(loaded, authorities):
@@ -82,7 +82,7 @@ def sign(data: bytes, key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def signed_by(data: bytes, signature: bytes, certificates: bytes) -> bool:
     """Whether the key of one of ``certificates`` (PEM) has signed ``data``. Raises ValueError for PEM that is none."""
-    keys: Sequence[object] = [one.public_key() for one in x509.load_pem_x509_certificates(certificates)]
+    keys: Sequence[object] = [certificate.public_key() for certificate in x509.load_pem_x509_certificates(certificates)]
     for key in keys:
         if isinstance(key, ec.EllipticCurvePublicKey):
             try:
@@ -100,7 +100,7 @@ def vouched(certificate: bytes, name: str, authorities: bytes, revoked: Collecti
         loaded = x509.load_pem_x509_certificate(certificate)
     except (TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
         raise ValueError(f"the certificate cannot be read: {error}") from error
-    names = [one.value for one in loaded.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    names = [attribute.value for attribute in loaded.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if names != [name]:
         raise ValueError(f"the certificate is for {', '.join(map(str, names)) or 'nobody'}, not for {name}")
     if not _signed_by_one(loaded, authorities):

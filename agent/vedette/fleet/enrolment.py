@@ -35,14 +35,15 @@ import hashlib
 import hmac
 import re
 import secrets
-from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import orjson
+from msgspec import Meta, Struct, structs, to_builtins
 
-from vedette.system import foreign
-from vedette.system.within import is_name
+from vedette.system import documents
+from vedette.system.documents import Hex32
+from vedette.system.within import NAME, is_name
 
 FORMAT = 1
 MAX_MESSAGE = 64 << 10
@@ -51,8 +52,11 @@ MAX_CSR = 8 << 10
 REQUEST, ANSWER = "vedette-enrolment-request", "vedette-enrolment-answer"
 """Kinds of messages."""
 _TOKEN = re.compile(r"v1:([A-Za-z0-9._-]{1,64}):([0-9a-f]{16}):([A-Za-z0-9_-]{43})")
-_ID = re.compile(r"[0-9a-f]{32}")
-_HEX = re.compile(r"[0-9a-f]{0,64}")
+T = TypeVar("T")
+_Text16 = Annotated[str, Meta(max_length=16, description="a text of at most 16 characters")]
+_Text64 = Annotated[str, Meta(max_length=64, description="a text of at most 64 characters")]
+_Csr = Annotated[str, Meta(max_length=MAX_CSR, description=f"a text of at most {MAX_CSR} characters")]
+_Signature = Annotated[bytes, Meta(max_length=750, description="Base64 of at most 1000 characters")]
 
 
 class EnrolmentRefused(ValueError):
@@ -76,27 +80,30 @@ def new_token(fleet: str) -> Token:
 
 def parse_token(text: str) -> Token:
     """Raises EnrolmentRefused; its text never holds the secret."""
-    if (found := _TOKEN.fullmatch(text.strip())) is None or not is_name(found[1]):
+    match = _TOKEN.fullmatch(text.strip())
+    if match is None or not is_name(match[1]):
         raise EnrolmentRefused("not a token: expects v1:FLEET:ID:SECRET, as 'vedette region token create' prints it")
-    return Token(found[1], found[2], urlsafe_b64decode(found[3] + "="))
+    return Token(match[1], match[2], urlsafe_b64decode(match[3] + "="))
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """``name`` asks to become a member; ``time`` in UTC microseconds, for people only."""
 
-    id: str
-    token: str
-    fleet: str
-    name: str
-    csr: str
-    machine: str = ""
-    version: str = ""
+    id: Hex32
+    token: _Text16
+    fleet: _Text64
+    name: Annotated[
+        str,
+        Meta(pattern=rf"\A{NAME}\Z", max_length=64,
+             description="1 to 64 letters, digits, '.', '_' or '-', no dot at the beginning"),
+    ]  # fmt: skip
+    csr: _Csr
+    machine: Annotated[str, Meta(pattern=r"\A[0-9a-f]{0,64}\Z", description="at most 64 hex digits")] = ""
+    version: _Text64 = ""
     time: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A certificate and the authorities to trust (PEM), or why not.
 
     ``settings``: what the region says of the host: ``labels``, ``receipt_keys``, ``trusted_keys``; ``files``: more for
@@ -106,60 +113,53 @@ class Answer:
     id: str
     certificate: str = ""
     authorities: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
-    refused: str = ""
+    settings: dict[str, Any] = {}
+    files: dict[str, str] = {}
+    refused: Annotated[str, Meta(max_length=1000, description="a text of at most 1000 characters")] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Renewal:
+class Renewal(Struct, frozen=True):
     """A new certificate and the authorities to trust (PEM); ``signature`` of ``authorities``, as bytes."""
 
     certificate: str
     authorities: str
-    signature: bytes
+    signature: _Signature
 
     def to_bytes(self) -> bytes:
-        return orjson.dumps({"format": FORMAT, **asdict(self), "signature": b64encode(self.signature).decode()})
+        return orjson.dumps({"format": FORMAT, **to_builtins(self)})
+
+
+class _RenewalRequest(Struct, frozen=True):
+    csr: _Csr
+    signature: _Signature
+
+
+class _Claim(Struct, frozen=True):
+    """Of a request that nobody believes yet."""
+
+    token: _Text16
 
 
 def frame(kind: str, message: Request | Answer, secret: bytes) -> bytes:
     """``message`` as bytes that say who wrote it."""
-    body = orjson.dumps({"format": FORMAT, **asdict(message)})
+    body = orjson.dumps({"format": FORMAT, **structs.asdict(message)})
     return _mac(kind, body, secret).encode() + b"\n" + body
 
 
 def token_of(data: bytes) -> str:
     """The token that a request names, before anything is believed. Raises EnrolmentRefused."""
     _, _, body = data.partition(b"\n")
-    return _text(_object_of(body), "token", 16)
+    return _read(_Claim, body).token
 
 
 def read_request(data: bytes, secret: bytes) -> Request:
     """Raises EnrolmentRefused."""
-    body = _checked(REQUEST, data, secret)
-    moment = body.get("time", 0)
-    request = Request(
-        _text(body, "id", 32), _text(body, "token", 16), _text(body, "fleet", 64), _text(body, "name", 64),
-        _text(body, "csr", MAX_CSR), _text(body, "machine", 64), _text(body, "version", 64),
-        moment if isinstance(moment, int) and not isinstance(moment, bool) else 0,
-    )  # fmt: skip
-    if not _ID.fullmatch(request.id) or not _HEX.fullmatch(request.machine):
-        raise EnrolmentRefused("the request's id or machine is malformed")
-    if not is_name(request.name, 64):
-        raise EnrolmentRefused(
-            f"name {request.name!r}: expects 1 to 64 letters, digits, '.', '_' or '-', no dot at the beginning"
-        )
-    return request
+    return _read(Request, _checked(REQUEST, data, secret))
 
 
 def read_answer(data: bytes, secret: bytes, id: str) -> Answer:
     """The answer to the request ``id``. Raises EnrolmentRefused."""
-    body = _checked(ANSWER, data, secret)
-    answer = Answer(
-        _text(body, "id", 32), _text(body, "certificate", MAX_MESSAGE), _text(body, "authorities", MAX_MESSAGE),
-        _object(body, "settings"), _texts(body, "files"), _text(body, "refused", 1000),
-    )  # fmt: skip
+    answer = _read(Answer, _checked(ANSWER, data, secret))
     if answer.id != id:
         raise EnrolmentRefused("the answer is to another request")
     return answer
@@ -167,20 +167,18 @@ def read_answer(data: bytes, secret: bytes, id: str) -> Answer:
 
 def renewal_request(csr: str, signature: bytes) -> bytes:
     """What ``read_renewal_request`` reads."""
-    return orjson.dumps({"format": FORMAT, "csr": csr, "signature": b64encode(signature).decode()})
+    return orjson.dumps({"format": FORMAT, **to_builtins(_RenewalRequest(csr, signature))})
 
 
 def read_renewal_request(data: bytes) -> tuple[str, bytes]:
     """The signing request and its signature by the key that it replaces. Raises EnrolmentRefused."""
-    body = _object_of(data)
-    return _text(body, "csr", MAX_CSR), _signature(body)
+    request = _read(_RenewalRequest, data)
+    return request.csr, request.signature
 
 
 def read_renewal(data: bytes) -> Renewal:
     """Raises EnrolmentRefused."""
-    body = _object_of(data)
-    certificate, authorities = (_text(body, key, MAX_MESSAGE) for key in ("certificate", "authorities"))
-    return Renewal(certificate, authorities, _signature(body))
+    return _read(Renewal, data)
 
 
 # --- frames
@@ -190,48 +188,16 @@ def _mac(kind: str, body: bytes, secret: bytes) -> str:
     return hmac.new(secret, kind.encode() + b"\n" + body, hashlib.sha256).hexdigest()
 
 
-def _object_of(data: bytes) -> dict[str, Any]:
-    if len(data) > MAX_MESSAGE:
-        raise EnrolmentRefused(f"a message of {len(data):,} bytes: at most {MAX_MESSAGE:,}")
-    try:
-        body = foreign.read(data)
-    except ValueError as error:
-        raise EnrolmentRefused(f"not a message of enrolment: {error}") from error
-    if not isinstance(body, dict) or body.get("format") != FORMAT:
-        raise EnrolmentRefused(f"not a message of enrolment of format {FORMAT}: is the other side older or newer?")
-    return body
-
-
-def _checked(kind: str, data: bytes, secret: bytes) -> dict[str, Any]:
+def _checked(kind: str, data: bytes, secret: bytes) -> bytes:
     mac, _, body = data.partition(b"\n")
     if not hmac.compare_digest(mac, _mac(kind, body, secret).encode()):
         raise EnrolmentRefused("the message was not written by who holds the token")
-    return _object_of(body)
+    return body
 
 
-def _text(body: dict[str, Any], key: str, longest: int) -> str:
-    value = body.get(key, "")
-    if not isinstance(value, str) or len(value) > longest:
-        raise EnrolmentRefused(f"{key}: expects a text of at most {longest} characters")
-    return value
-
-
-def _signature(body: dict[str, Any]) -> bytes:
+def _read(kind: type[T], body: bytes) -> T:
     try:
-        return b64decode(_text(body, "signature", 1000), validate=True)
+        document = documents.opened(body, MAX_MESSAGE, FORMAT)
     except ValueError as error:
-        raise EnrolmentRefused(f"signature: {error}") from error
-
-
-def _object(body: dict[str, Any], key: str) -> dict[str, Any]:
-    value = body.get(key, {})
-    if not isinstance(value, dict):
-        raise EnrolmentRefused(f"{key}: expects an object")
-    return value
-
-
-def _texts(body: dict[str, Any], key: str) -> dict[str, str]:
-    value = _object(body, key)
-    if not all(isinstance(one, str) for one in value.values()):
-        raise EnrolmentRefused(f"{key}: expects texts by name")
-    return value
+        raise EnrolmentRefused(f"not a message of enrolment: {error}; is the other side older or newer?") from error
+    return documents.read(kind, document, refused=EnrolmentRefused)

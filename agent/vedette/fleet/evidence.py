@@ -13,12 +13,13 @@ thread beside the agent's work.
 from __future__ import annotations
 
 import base64
-import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta, Struct
 
 from vedette.archive.reach import whole
 from vedette.config.redact import redaction as redacting
@@ -27,9 +28,11 @@ from vedette.decode.codecs import CODECS, plugged
 from vedette.decode.decoder import record
 from vedette.decode.redact import Redaction
 from vedette.fleet.job import Job
-from vedette.model.event import RawRef
+from vedette.model.event import Chunk, RawRef
 from vedette.rawlog.read import Gap, chunk, entries, event_at, of_log, search
-from vedette.rawlog.segment import Tiers, segments
+from vedette.rawlog.segment import Located, Tiers, segments
+from vedette.system import documents
+from vedette.system.documents import Hex32
 
 MAX_AROUND = 10_000
 MAX_EVENTS = 100_000
@@ -40,9 +43,38 @@ PATTERN_SECONDS = 0.1
 """For the operator's pattern on one event; longer is no match, and a note says so."""
 REDACT_SECONDS = 0.25
 """For one of the owner's patterns on one event; longer, and the event is left out."""
-_LOG_ID = re.compile(r"[0-9a-f]{32}")
-_AROUND = {"ref", "around"}
-_RANGE = {"since", "until", "pattern", "input", "limit"}
+_Place = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a whole number from 0")]
+_Time = Annotated[int, Meta(ge=0, le=2**63 - 1, description="UTC microseconds")]
+_Text = Annotated[str, Meta(max_length=1000, description="a text of at most 1000 characters")]
+
+
+class _Ref(Struct, frozen=True):
+    """Where an event lies, as an alert's raw_ref says it."""
+
+    log_id: Hex32
+    offset: _Place
+    length: Annotated[int, Meta(ge=0, lt=2**31, description="a whole number from 0")]
+
+
+class _Around(Struct, frozen=True, forbid_unknown_fields=True):
+    ref: _Ref
+    around: Annotated[int, Meta(ge=0, le=MAX_AROUND, description=f"0 to {MAX_AROUND}")]
+
+
+class _Range(Struct, frozen=True, forbid_unknown_fields=True):
+    since: _Time
+    until: _Time
+    pattern: _Text = ""
+    input: _Text = ""
+    limit: Annotated[int, Meta(gt=0, le=MAX_EVENTS, description=f"1 to {MAX_EVENTS}")] = 1
+
+    def __post_init__(self) -> None:
+        if self.since >= self.until:
+            raise documents.Misfit("since", "expects a time before until")
+        try:
+            compiled(self.pattern.encode())
+        except ValueError as error:
+            raise documents.Misfit("pattern", str(error)) from error
 
 
 class Line(NamedTuple):
@@ -56,36 +88,12 @@ class Line(NamedTuple):
 
 def validate(body: Mapping[str, Any]) -> None:
     """Raises ValueError."""
-    if "ref" in body:
-        ref, around = body["ref"], body.get("around")
-        if body.keys() != _AROUND or type(around) is not int or not 0 <= around <= MAX_AROUND:
-            raise ValueError(f"expects ref and around, 0 to {MAX_AROUND}")
-        _ref(ref)
-        return
-    if unknown := body.keys() - _RANGE:
-        raise ValueError(f"{min(unknown)}: not known; known: ref, around, {', '.join(sorted(_RANGE))}")
-    for key in ("since", "until"):
-        if type(body.get(key)) is not int or not 0 <= body[key] < 2**63:
-            raise ValueError(f"{key}: expects UTC microseconds")
-    if body["since"] >= body["until"]:
-        raise ValueError("since: expects a time before until")
-    for key in ("pattern", "input"):
-        if not isinstance(body.get(key, ""), str) or len(body.get(key, "")) > 1000:
-            raise ValueError(f"{key}: expects a text of at most 1000 characters")
-    if type(body.get("limit", 1)) is not int or not 0 < body.get("limit", 1) <= MAX_EVENTS:
-        raise ValueError(f"limit: expects 1 to {MAX_EVENTS}")
-    try:
-        compiled(body.get("pattern", "").encode())
-    except ValueError as error:
-        raise ValueError(f"pattern: {error}") from error
+    documents.read(_Around if "ref" in body else _Range, body)
 
 
 def _ref(ref: object) -> RawRef:
-    match ref:
-        case {"log_id": str(log_id), "offset": int(offset), "length": int(length)} if _LOG_ID.fullmatch(log_id):
-            if 0 <= offset < 2**63 and 0 <= length < 2**31:
-                return RawRef(log_id, offset, length)
-    raise ValueError("ref: expects log_id, offset and length, as an alert's raw_ref has them")
+    place = documents.read(_Ref, ref, "ref")
+    return RawRef(place.log_id, place.offset, place.length)
 
 
 async def run(job: Job) -> None:
@@ -101,7 +109,7 @@ async def run(job: Job) -> None:
     await job.aside(answer)
 
 
-def _write(job: Job, redaction: Redaction, raw: Path | Tiers, found: Iterator[Line | str]) -> None:
+def _write(job: Job, redaction: Redaction, raw: Path | Tiers, lines: Iterator[Line | str]) -> None:
     """A record for each line or note. After a restart those up to the cursor (notes, log and offset of the last line)
     are passed over."""
     target = _ref(job.request.body["ref"]) if "ref" in job.request.body else None
@@ -109,7 +117,7 @@ def _write(job: Job, redaction: Redaction, raw: Path | Tiers, found: Iterator[Li
     logs = dict.fromkeys(segment.log_id for segment in segments(raw))
     order = {name: i for i, name in enumerate(logs)}
     notes = 0
-    for line in found:
+    for line in lines:
         if isinstance(line, str):
             notes += 1
             if notes > noted:
@@ -183,31 +191,38 @@ def _around(folder: Path | Tiers, body: Mapping[str, Any], pace: Callable[[], No
                 first, before = offset, before + events
         if before >= around:
             break
-    behind: deque[Line] = deque(maxlen=around)
-    lines = _lines(folder, ref.log_id, first, name, gaps, pace)
-    for line in lines:
-        if line.offset >= ref.offset:
-            if len(behind) < around:
-                yield f"the log begins here: {len(behind)} of {around} events before it are left"
-            yield from behind
-            yield line
+    behind: deque[int] = deque(maxlen=around)  # where they begin: a line may be a MiB, and is read again
+    for at, part in _frames(folder, ref.log_id, first, name, gaps, pace):
+        places = [at.header.offset + begin for begin, _ in part.spans()]
+        behind.extend(place for place in places if place < ref.offset)
+        if places and places[-1] >= ref.offset:
             break
-        behind.append(line)
-    yield from islice(lines, around)
-    for gap in gaps:
+    if len(behind) < around:
+        yield f"the log begins here: {len(behind)} of {around} events before it are left"
+    start = behind[0] if behind else ref.offset
+    lines = _lines(folder, ref.log_id, first, name, gaps, pace)
+    yield from islice((line for line in lines if line.offset >= start), len(behind) + 1 + around)
+    for gap in dict.fromkeys(gaps):
         yield f"{gap.events} events at offset {gap.offset} cannot be read: {gap.reason}"
+
+
+def _frames(
+    folder: Path | Tiers, log_id: str, start: int, input: str, gaps: list[Gap], pace: Callable[[], None]
+) -> Iterator[tuple[Located, Chunk]]:
+    """Frames of an input in one log with what they hold, from the one at ``start`` on."""
+    for file, at in entries(of_log(folder, log_id), start, on_gap=gaps.append):
+        pace()
+        if at.meta.input == input and (part := chunk(file, at, gaps.append)) is not None:
+            yield at, part
 
 
 def _lines(
     folder: Path | Tiers, log_id: str, start: int, input: str, gaps: list[Gap], pace: Callable[[], None]
 ) -> Iterator[Line]:
     """Events of an input in one log, from the frame at ``start`` on."""
-    for file, at in entries(of_log(folder, log_id), start, on_gap=gaps.append):
-        pace()
-        if at.meta.input != input or (held := chunk(file, at, gaps.append)) is None:
-            continue
-        for begin, end in held.spans():
-            yield Line(log_id, at.header.offset + begin, input, at.header.received_at, held.data[begin:end], held.codec)
+    for at, part in _frames(folder, log_id, start, input, gaps, pace):
+        for begin, end in part.spans():
+            yield Line(log_id, at.header.offset + begin, input, at.header.received_at, part.data[begin:end], part.codec)
 
 
 def _range(folder: Path | Tiers, body: Mapping[str, Any], pace: Callable[[], None]) -> Iterator[Line | str]:

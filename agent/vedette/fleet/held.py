@@ -30,13 +30,13 @@ class Held(dict[str, Any]):
 
     @classmethod
     def of(cls, folder: Path) -> Held:
-        found = cls()
+        parts = cls()
         for role, kind in _KINDS.items():
             with suppress(Exception):  # python-tuf raises several kinds for what is no metadata
                 signed: Any = Metadata.from_file(str(folder / f"{role}.json")).signed
                 if isinstance(signed, kind):
-                    found[role] = signed
-        return found
+                    parts[role] = signed
+        return parts
 
     def versions(self) -> dict[str, int]:
         return {role: signed.version for role, signed in self.items()}

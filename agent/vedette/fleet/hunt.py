@@ -20,7 +20,6 @@ Times are UTC microseconds.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -33,8 +32,6 @@ MAX_FIRST = 200
 MAX_HOSTS = 1000
 MAX_VALUE = 500
 """Characters of a field in a report."""
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_LAST = 1 << 62
 
 
 class Hunt(NamedTuple):
@@ -44,26 +41,6 @@ class Hunt(NamedTuple):
     since: int
     until: int
     first: int = 20
-
-    @classmethod
-    def read(cls, found: Any) -> Hunt:
-        """Raises ValueError with what is wrong."""
-        if not isinstance(found, Mapping) or set(found) != set(cls._fields):
-            raise ValueError(f"a hunt has {', '.join(cls._fields)}")
-        cls.checked_id(found["id"])
-        for name, most in (("since", _LAST), ("until", _LAST), ("first", MAX_FIRST)):
-            if type(found[name]) is not int or not 0 <= found[name] <= most:
-                raise ValueError(f"{name}: a whole number from 0 to {most}")
-        if found["until"] <= found["since"]:
-            raise ValueError("until must be after since")
-        return cls(**found)
-
-    @staticmethod
-    def checked_id(found: Any) -> str:
-        """The name of a folder, too. Raises ValueError."""
-        if not isinstance(found, str) or not _ID.fullmatch(found):
-            raise ValueError("id: letters, digits, - and _, at most 64")
-        return found
 
 
 def packed(plan: bytes) -> bytes:

@@ -1,11 +1,10 @@
 """What lies in the folder of a retro-hunt, between who started it (``hunt.py``) and the process that works at it
-(``runtime/hunt.py``)::
+(``runtime/offline/hunt.py``)::
 
     FOLDER/order.json    what was asked, the agent's inputs, the bounds; never changed
     FOLDER/plan          the rules, packed
     FOLDER/journal       matches of rules that correlations or statements look at: they are evaluated at the end
     FOLDER/checkpoint    msgpack: how far it is, what it found, how long the journal was then; replaced as a whole
-    FOLDER/lock          held by the process
 
 The journal is synced before the checkpoint; what it has beyond the length that the checkpoint names does not count.
 """
@@ -58,12 +57,12 @@ class Order(NamedTuple):
     @classmethod
     def load(cls, folder: Path) -> Order:
         """Raises OSError, ValueError."""
-        found = orjson.loads((folder / "order.json").read_bytes())
-        inputs = (Input(name, zone, LogSource(*source), local) for name, zone, source, local in found["inputs"])
-        redact = (Rule(one[0], *map(tuple, one[1:])) for one in found.get("redact", ()))
-        more = {name: tuple(found.get(name, ())) for name in ("plugins", "formats")}
-        found["archive"] = tuple(found["archive"]) if found.get("archive") else None
-        return cls(**{**found, "hunt": Hunt(*found["hunt"]), "inputs": tuple(inputs), "redact": tuple(redact), **more})
+        row = orjson.loads((folder / "order.json").read_bytes())
+        inputs = (Input(name, zone, LogSource(*source), local) for name, zone, source, local in row["inputs"])
+        redact = (Rule(rule[0], *map(tuple, rule[1:])) for rule in row.get("redact", ()))
+        more = {name: tuple(row.get(name, ())) for name in ("plugins", "formats")}
+        row["archive"] = tuple(row["archive"]) if row.get("archive") else None
+        return cls(**{**row, "hunt": Hunt(*row["hunt"]), "inputs": tuple(inputs), "redact": tuple(redact), **more})
 
     def save(self, folder: Path) -> None:
         """Raises OSError."""

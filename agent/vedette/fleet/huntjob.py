@@ -7,34 +7,34 @@ Body: ``{"since", "until", "first", "plan": BASE64}`` (``hunt.py``). The reply's
     {"type": "rule", "id", "title", "level", "kind", "count"}      at the end, each rule that matched
     {"type": "end", …}          at the end, the rest of the report
 
-The process (``runtime/hunt.py``) has a folder in ``DATA/fleet/hunts``, by the request's id, and goes on there after any
-kill. One that dies is started again; one that dies ``TRIES`` times at the same place has failed. Of a request that is
-cancelled what was found so far is the reply.
+The process (``runtime/offline/hunt.py``) has a folder in ``DATA/fleet/hunts``, by the request's id, and goes on there
+after any kill. One that dies is started again; one that dies ``TRIES`` times at the same place has failed. Of a request
+that is cancelled what was found so far is the reply.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from vedette.config.redact import redaction
-from vedette.fleet.hunt import ENDED, Hunt, unpacked
+from vedette.fleet.hunt import ENDED, MAX_FIRST, Hunt, unpacked
 from vedette.fleet.huntfolder import Checkpoint, Input, Order, begun
 from vedette.fleet.job import Cancelled, Job
 from vedette.fleet.requests import MAX_LIFE
 from vedette.lookup.installed import mapped
-from vedette.system import child
+from vedette.system import child, documents
 from vedette.system.durable import sync_path, write_whole
 
-MODULE = "vedette.runtime.hunt"
+MODULE = "vedette.runtime.offline.hunt"
 ADDRESS_BYTES = 1 << 30
 """Address space of the process, without lookups."""
 CHECKPOINT_SECONDS = 5.0
@@ -47,22 +47,32 @@ SPENT = 2
 """Exit code of a process that cannot use what it was given."""
 
 
+_Time = Annotated[int, Meta(ge=0, le=1 << 62, description="UTC microseconds")]
+
+
 def validate(body: Mapping[str, Any]) -> None:
     """Raises ValueError."""
     _read("0", body)
 
 
+class _Body(Struct, frozen=True, forbid_unknown_fields=True):
+    """``first``: matches wanted in the report; ``plan``: the rules, packed."""
+
+    since: _Time
+    until: _Time
+    first: Annotated[int, Meta(ge=0, le=MAX_FIRST, description=f"a whole number from 0 to {MAX_FIRST}")]
+    plan: bytes
+
+    def __post_init__(self) -> None:
+        if self.until <= self.since:
+            raise documents.Misfit("until", "expects a time after since")
+        unpacked(self.plan)
+
+
 def _read(id: str, body: Mapping[str, Any]) -> tuple[Hunt, bytes]:
     """Raises ValueError."""
-    if body.keys() != {"since", "until", "first", "plan"} or not isinstance(body["plan"], str):
-        raise ValueError("expects since, until, first and plan")
-    hunt = Hunt.read({"id": id, **{name: body[name] for name in ("since", "until", "first")}})
-    try:
-        plan = base64.b64decode(body["plan"], validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise ValueError("plan: not Base64") from error
-    unpacked(plan)
-    return hunt, plan
+    asked = documents.read(_Body, body)
+    return Hunt(id, asked.since, asked.until, asked.first), asked.plan
 
 
 async def run(job: Job) -> None:
@@ -81,15 +91,15 @@ async def run(job: Job) -> None:
             job.pace()
     except Cancelled as error:
         cancelled = error
-    found = await asyncio.to_thread(_report, folder)
-    await asyncio.to_thread(reply.end, found)
+    report = await asyncio.to_thread(_report, folder)
+    await asyncio.to_thread(reply.end, report)
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     if cancelled is not None:
         raise cancelled
     if ended is not None:
         raise ValueError(_why(ended))
-    if found["state"] == "failed":
-        raise ValueError(found["reason"])
+    if report["state"] == "failed":
+        raise ValueError(report["reason"])
 
 
 async def _work(job: Job, folder: Path, reply: _Reply) -> child.Ended | None:
@@ -153,7 +163,7 @@ def _accept(folder: Path, job: Job) -> None:
         return
     hunt, plan = _read(job.request.id, job.request.body)
     config, limits = job.services.config(), job.limits
-    inputs = tuple(Input(one.name, one.timezone, one.logsource, one.local) for one in config.input)
+    inputs = tuple(Input(row.name, row.timezone, row.logsource, row.local) for row in config.input)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(folder / "plan", plan, 0o600)
     raw, lookups = str(config.agent.raw_dir), str(config.agent.lookup_dir)
@@ -169,13 +179,13 @@ def _accept(folder: Path, job: Job) -> None:
 
 def _report(folder: Path) -> dict[str, Any]:
     """Raises OSError, ValueError."""
-    found = Checkpoint.load(folder)
-    return begun(Order.load(folder).hunt) if found is None else found.report
+    checkpoint = Checkpoint.load(folder)
+    return begun(Order.load(folder).hunt) if checkpoint is None else checkpoint.report
 
 
 def _place(folder: Path) -> tuple[Any, ...]:
-    found = Checkpoint.load(folder)
-    return () if found is None else (found.place, found.read)
+    checkpoint = Checkpoint.load(folder)
+    return () if checkpoint is None else (checkpoint.place, checkpoint.read)
 
 
 def _why(ended: child.Ended) -> str:

@@ -87,8 +87,8 @@ class Identity:
             if not _FILE.fullmatch(name) or name in (KEY, CERTIFICATE, AUTHORITIES, IDENTITY):
                 raise EnrolmentRefused(f"the answer has a file of the name {name[:80]!r}")
             write_whole(self.folder / name, text.encode(), 0o640)
-        known = {"fleet": fleet, "name": self.name, "settings": answer.settings}
-        write_whole(self._path(IDENTITY), orjson.dumps(known, option=orjson.OPT_INDENT_2) + b"\n", 0o640)
+        identity = {"fleet": fleet, "name": self.name, "settings": answer.settings}
+        write_whole(self._path(IDENTITY), orjson.dumps(identity, option=orjson.OPT_INDENT_2) + b"\n", 0o640)
         write_whole(self._path(AUTHORITIES), authorities, 0o640)
         write_whole(self._path(CERTIFICATE), certificate, 0o640)
 
@@ -113,15 +113,15 @@ class Identity:
             if not vouched:
                 raise EnrolmentRefused("no authority that is trusted here has signed the new authorities")
         certificate = renewal.certificate.encode()
-        known = certificate == self._path(CERTIFICATE).read_bytes()
-        if not known:
+        is_same = certificate == self._path(CERTIFICATE).read_bytes()
+        if not is_same:
             _fits(certificate, self._key(KEY, ".next"), self.name, authorities)
         if authorities != trusted:
             write_whole(self._path(AUTHORITIES), authorities, 0o640)
-        if not known:
+        if not is_same:
             write_whole(self._path(CERTIFICATE, ".next"), certificate, 0o640)
             self.settle()
-        return not known or authorities != trusted
+        return not is_same or authorities != trusted
 
     def _path(self, name: str, suffix: str = "") -> Path:
         return self.folder / (name + suffix)

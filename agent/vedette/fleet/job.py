@@ -95,7 +95,7 @@ class Job:
         newest = held.newest()
         self.cursor: Any = None if newest is None else newest.cursor
         """Of the newest checkpoint; None: from the start. JSON-able."""
-        self._made = 0 if newest is None else newest.made
+        self._size = 0 if newest is None else newest.size
         self._before = 0.0 if newest is None else newest.elapsed
         self._began = self._flushed = time.monotonic()
         self._lines: list[bytes] = []
@@ -115,11 +115,11 @@ class Job:
             raise Stopped
         if len(line) > MAX_RECORD or self._buffered + len(line) > PART_RAW:
             raise ValueError(f"a record of {len(line)} bytes, {self._buffered} since the last checkpoint: too many")
-        if self._made + len(line) > self.limits.bytes:
+        if self._size + len(line) > self.limits.bytes:
             raise Limited(f"its {self.limits.bytes:,} bytes are used up")
         self._lines.append(line)
         self._buffered += len(line)
-        self._made += len(line)
+        self._size += len(line)
 
     def checkpoint(self, cursor: Any, *, now: bool = False) -> None:
         """All records up to here are whole: after a restart ``run`` goes on from ``cursor``. ``now``: make a part of
@@ -226,9 +226,9 @@ class Job:
         return state, reason
 
     @property
-    def made(self) -> int:
+    def size(self) -> int:
         """Bytes of records so far."""
-        return self._made
+        return self._size
 
     def _elapsed(self) -> float:
         return self._before + time.monotonic() - self._began
@@ -236,6 +236,6 @@ class Job:
     def _part(self, *, last: bool = False, state: str = RUNNING, reason: str = "") -> None:
         lines = b"".join(self._lines)
         part = Part(self._held.parts, packed(lines), len(lines), last, state, reason)
-        self._held.add(Kept(part, self.cursor, self._made, self._elapsed()))
+        self._held.add(Kept(part, self.cursor, self._size, self._elapsed()))
         self._lines, self._buffered, self._flushed = [], 0, time.monotonic()
         self._wake()

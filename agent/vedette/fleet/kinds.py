@@ -8,8 +8,8 @@ from vedette.fleet import ask, evidence, huntjob
 from vedette.fleet.job import Kind, Limits
 
 KINDS: Mapping[str, Kind] = {
-    one.name: one
-    for one in (
+    kind.name: kind
+    for kind in (
         Kind("ask", "viewer", ask.validate_question, ask.question, Limits(4 << 20, 30.0, 0.5, 2)),
         Kind("evidence", "analyst", evidence.validate, evidence.run, Limits(32 << 20, 300.0, 0.2, 1)),
         Kind("hunt", "analyst", huntjob.validate, huntjob.run, Limits(8 << 20, 24 * 3600.0, 0.5, 1)),

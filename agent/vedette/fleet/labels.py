@@ -72,17 +72,17 @@ def labels_of(heartbeat: Mapping[str, object]) -> dict[str, str]:
     return texts(table(heartbeat.get("actual")).get("labels"))
 
 
-def possible(expression: Expression, known: Mapping[str, str]) -> tuple[bool, bool]:
+def possible(expression: Expression, labels: Mapping[str, str]) -> tuple[bool, bool]:
     """Whether it may hold, and whether it may not, for an agent of which only these labels are known."""
     if isinstance(expression, Test):
-        if expression.name not in known:
+        if expression.name not in labels:
             return True, True
-        holds = expression.matches(known)
+        holds = expression.matches(labels)
         return holds, not holds
     if isinstance(expression, Not):
-        holds, fails = possible(expression.part, known)
+        holds, fails = possible(expression.part, labels)
         return fails, holds
-    parts = [possible(part, known) for part in expression.parts]
+    parts = [possible(part, labels) for part in expression.parts]
     if isinstance(expression, All):
         return all(holds for holds, _ in parts), any(fails for _, fails in parts)
     return any(holds for holds, _ in parts), all(fails for _, fails in parts)
@@ -109,22 +109,22 @@ class _Parser:
         self._next = 0
 
     def _split(self) -> list[_Token]:
-        found, at, end = [], 0, len(self._text.rstrip())
+        tokens, at, end = [], 0, len(self._text.rstrip())
         while at < end:
             match = _TOKEN.match(self._text, at)
             if match is None:
                 at = end - len(self._text[at:end].lstrip())
                 raise ValueError(f"at character {at + 1}: {self._text[at : at + 20].strip()!r} is not understood")
             kind = match.lastgroup or ""
-            found.append(_Token("value" if kind == "quoted" else kind, match[kind], match.start(kind)))
+            tokens.append(_Token("value" if kind == "quoted" else kind, match[kind], match.start(kind)))
             at = match.end()
-        return [*found, _Token("end", "", len(self._text))]
+        return [*tokens, _Token("end", "", len(self._text))]
 
     def whole(self) -> Expression:
-        made = self._any()
+        expression = self._any()
         if self._peek().kind != "end":
             raise self._unexpected("'and', 'or' or the end")
-        return made
+        return expression
 
     def _peek(self) -> _Token:
         return self._tokens[self._next]
@@ -157,9 +157,9 @@ class _Parser:
             if self._take("not"):
                 return Not(self._negation())
             if self._take("("):
-                made = self._any()
+                expression = self._any()
                 self._expect(")")
-                return made
+                return expression
             if self._take("all"):
                 return All()
             return self._test()
@@ -180,8 +180,8 @@ class _Parser:
         while self._take(","):
             values.append(self._name("a value"))
         self._expect(")")
-        made = Test(name, frozenset(values))
-        return Not(made) if negated else made
+        test = Test(name, frozenset(values))
+        return Not(test) if negated else test
 
     def _name(self, what: str) -> str:
         token = self._peek()
@@ -196,5 +196,5 @@ class _Parser:
 
     def _unexpected(self, wanted: str) -> ValueError:
         token = self._peek()
-        found = "the end" if token.kind == "end" else repr(token.text)
-        return ValueError(f"at character {token.at + 1}: expects {wanted}, not {found}")
+        shown = "the end" if token.kind == "end" else repr(token.text)
+        return ValueError(f"at character {token.at + 1}: expects {wanted}, not {shown}")

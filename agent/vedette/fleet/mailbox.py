@@ -31,11 +31,11 @@ class Mailbox:
             return False
         self._files[name] = data
         role = match[1] or match[3]
-        same = sorted((one for one in self._files if one.endswith(f"{role}.json")), key=_version)
+        same = sorted((stored for stored in self._files if stored.endswith(f"{role}.json")), key=_version)
         for old in same[ROOTS:] if role == "root" else same[:-KEPT]:
             del self._files[old]
         while sum(map(len, self._files.values())) > MAX_BYTES:
-            del self._files[max(self._files, key=lambda one: len(self._files[one]))]
+            del self._files[max(self._files, key=lambda stored: len(self._files[stored]))]
         return name in self._files
 
     def keep(self, sha256: str, data: bytes) -> None:

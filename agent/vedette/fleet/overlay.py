@@ -25,17 +25,19 @@ from __future__ import annotations
 import copy
 import tomllib
 from collections.abc import Collection, Container, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
+from msgspec import Struct, structs
 
 from vedette.config.enrolled import enrolled
 from vedette.config.read import ConfigError, UnknownKey, parse, parse_document, part_mistakes, read_text
 from vedette.config.settings import DEFAULT_SET, Config, Overlay
 from vedette.inputs.settings import INPUT_TYPES
 from vedette.sinks.settings import SINK_TYPES
+from vedette.system import documents
 from vedette.system.durable import write_whole
 from vedette.system.foreign import read_toml
 
@@ -63,6 +65,8 @@ OPEN = frozenset({
 """All that an overlay may change: bounds, formats, filters, which logs are read, which signed rules run. Nothing here
 names a key, a program, or where to listen or send. ``broker.url`` is where the region is: what answers there needs a
 certificate of the CA that the host names, and an overlay does not give up TLS."""
+READING = ("input.format", "input.multiline", "input.containers")
+"""Locked where the owner redacts: how an input is read says which of its fields there are to redact."""
 ADDED = ("file", "journal")
 """Types of inputs that an overlay may add: they take what the host has, and listen nowhere."""
 _TABLES = frozenset(name.partition(".")[0] for name in OPEN)
@@ -202,7 +206,8 @@ def under(text: str, path: Path, sha256: str, data: bytes) -> Config:
     said = part_mistakes(by_itself)
     if mistakes := [line for line in said if not isinstance(line, UnknownKey)]:
         raise ConfigError(f"overlay {sha256[:12]}", mistakes)
-    document, ignored = _merged(tomllib.loads(text), overlay, local.fleet.locked)
+    locked = {*local.fleet.locked, *(READING if local.redact else ())}
+    document, ignored = _merged(tomllib.loads(text), overlay, locked)
     config = enrolled(parse_document(document, f"{path} with overlay {sha256[:12]}"))
     lacking = tuple(name for name, is_lacking in ignored.items() if is_lacking)
     return replace(config, overlay=Overlay(sha256, tuple(ignored), lacking))
@@ -222,23 +227,22 @@ def load(path: Path, *, starting: bool = False) -> Config:
         applied = Applied.open(local.agent.fleet_dir)
         if starting:
             applied.started()
-        made = local
+        config = local
         if applied.state.active:
             try:
-                made = under(text, path, applied.state.active, applied.read(applied.state.active))
+                config = under(text, path, applied.state.active, applied.read(applied.state.active))
             except (OSError, ValueError) as error:
-                made = replace(local, overlay=Overlay(problem=str(error)))
+                config = replace(local, overlay=Overlay(problem=str(error)))
     except (OSError, ValueError) as error:
         return replace(local, overlay=Overlay(problem=str(error)))
     governed = applied.state.governed
     if DEFAULT_SET in governed:
-        made = replace(made, bundles=replace(made.bundles, file=None))
-    sets = tuple(replace(one, file=None) if one.name in governed else one for one in made.ruleset)
-    return replace(made, ruleset=sets)
+        config = replace(config, bundles=replace(config.bundles, file=None))
+    sets = tuple(replace(ruleset, file=None) if ruleset.name in governed else ruleset for ruleset in config.ruleset)
+    return replace(config, ruleset=sets)
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedState:
+class AppliedState(Struct, frozen=True, forbid_unknown_fields=True):
     """What ``overlay.json`` holds."""
 
     active: str = ""
@@ -246,7 +250,7 @@ class AppliedState:
     confirmed: bool = True
     starts: int = 0
     """Since the overlay came, or since the agent was last healthy under it."""
-    undone: dict[str, str] = field(default_factory=dict)
+    undone: dict[str, str] = {}
     """Why, by SHA-256."""
     governed: tuple[str, ...] = ()
     """The rule sets for which a signed document has named a bundle."""
@@ -263,11 +267,10 @@ class Applied:
     def open(cls, folder: Path) -> Applied:
         """Raises ValueError when the file is not what it should be."""
         try:
-            found = orjson.loads((folder / "overlay.json").read_bytes())
-            return cls(folder, AppliedState(**{**found, "governed": tuple(found.get("governed", ()))}))
+            return cls(folder, documents.read(AppliedState, orjson.loads((folder / "overlay.json").read_bytes())))
         except FileNotFoundError:
             return cls(folder, AppliedState())
-        except (ValueError, TypeError, AttributeError) as error:
+        except ValueError as error:
             raise ValueError(f"{folder / 'overlay.json'} cannot be read ({error}): remove it") from error
 
     def read(self, sha256: str) -> bytes:
@@ -280,7 +283,7 @@ class Applied:
             write_whole(self.folder / "overlays" / f"{sha256}.toml", data)
         before = self.state
         good = before.active if before.confirmed else before.previous
-        self._write(replace(before, active=sha256, previous=good, confirmed=False, starts=0))
+        self._write(structs.replace(before, active=sha256, previous=good, confirmed=False, starts=0))
         self._prune()
 
     def started(self) -> None:
@@ -290,42 +293,43 @@ class Applied:
         if self.state.starts >= MAX_STARTS:
             self.undo(f"the agent ended {self.state.starts} times before it was healthy")
             return
-        self._write(replace(self.state, starts=self.state.starts + 1))
+        self._write(structs.replace(self.state, starts=self.state.starts + 1))
 
     def healthy(self) -> None:
         """The agent is, under what is in force: its starts count from here."""
         if not self.state.confirmed and self.state.starts:
-            self._write(replace(self.state, starts=0))
+            self._write(structs.replace(self.state, starts=0))
 
     def confirm(self) -> None:
-        self._write(replace(self.state, confirmed=True, starts=0, previous=""))
+        self._write(structs.replace(self.state, confirmed=True, starts=0, previous=""))
         self._prune()
 
     def undo(self, reason: str) -> None:
         """What was in force before is again; the undone one is remembered, also where it is that there be none."""
-        kept = dict([*self.state.undone.items()][-MAX_UNDONE + 1 :])
-        kept.pop(self.state.active, None)
-        undone = {**kept, self.state.active: reason}
+        others = dict([*self.state.undone.items()][-MAX_UNDONE + 1 :])
+        others.pop(self.state.active, None)
+        undone = {**others, self.state.active: reason}
         self._write(AppliedState(self.state.previous, "", True, 0, undone, self.state.governed))
 
     def forgive(self, sha256: str) -> None:
         """Forget that an overlay was undone: it was not its fault."""
-        self._write(replace(self.state, undone={key: why for key, why in self.state.undone.items() if key != sha256}))
+        undone = {key: why for key, why in self.state.undone.items() if key != sha256}
+        self._write(structs.replace(self.state, undone=undone))
 
     def refuse(self, sha256: str, reason: str) -> None:
         """An overlay that was never in force is not taken again."""
-        kept = dict([*self.state.undone.items()][-MAX_UNDONE + 1 :])
-        self._write(replace(self.state, undone={**kept, sha256: reason}))
+        others = dict([*self.state.undone.items()][-MAX_UNDONE + 1 :])
+        self._write(structs.replace(self.state, undone={**others, sha256: reason}))
 
     def govern(self, ruleset: str) -> None:
         """From now on this rule set runs a bundle because a signed document names it, and for no other reason."""
         if ruleset not in self.state.governed:
-            self._write(replace(self.state, governed=(*self.state.governed, ruleset)))
+            self._write(structs.replace(self.state, governed=(*self.state.governed, ruleset)))
 
     def _write(self, state: AppliedState) -> None:
         if state != self.state:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(self.folder / "overlay.json", orjson.dumps(asdict(state)))
+            write_whole(self.folder / "overlay.json", orjson.dumps(structs.asdict(state)))
             self.state = state
 
     def _prune(self) -> None:

@@ -13,13 +13,14 @@ SHA256SUMS lists. ``addons``, by name: their files, of which a host fetches thos
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
 
-from vedette.system import foreign
+from msgspec import Meta, Struct, to_builtins
+
+from vedette.fleet.documents import canonical
+from vedette.system import documents, foreign
+from vedette.system.documents import Sha256
 from vedette.system.installation import ID
 
 PIECE = 1 << 20
@@ -27,80 +28,50 @@ PIECE = 1 << 20
 MAX_SIZE = 512 << 20
 """Bytes of a zip."""
 FORMAT = 1
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_NAME = re.compile(r"[a-z][a-z0-9]{0,19}")
+_Id = Annotated[str, Meta(pattern=rf"\A(?:{ID.pattern})\Z", description="a version, '-' and 12 hex digits")]
+_AddonName = Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9]{0,19}\Z", description="at most 20 letters and digits")]
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True, omit_defaults=True):
     """That comes in pieces."""
 
-    sha256: str
-    size: int
-    pieces: tuple[str, ...]
+    sha256: Sha256
+    size: Annotated[int, Meta(gt=0, le=MAX_SIZE, description=f"1 to {MAX_SIZE} bytes")]
+    pieces: tuple[Sha256, ...]
     """SHA-256 of each, in hex."""
+
+    def __post_init__(self) -> None:
+        if len(self.pieces) != -(-self.size // PIECE):
+            raise ValueError(f"{self.size} bytes in {len(self.pieces)} pieces")
 
     def span(self, number: int) -> int:
         """Bytes of a piece."""
         return min(PIECE, self.size - number * PIECE)
 
-    def to_row(self) -> dict[str, Any]:
-        return {"sha256": self.sha256, "size": self.size, "pieces": [*self.pieces]}
 
-
-@dataclass(frozen=True, slots=True)
-class Archive(File):
+class Archive(File, frozen=True):
     """The zip for one architecture, and what may be added to it there."""
 
-    id: str
-    addons: Mapping[str, File] = field(default_factory=dict)
+    id: _Id
+    addons: Mapping[_AddonName, File] = {}
 
     def files(self) -> Iterator[File]:
         yield self
         yield from self.addons.values()
 
-    def to_row(self) -> dict[str, Any]:
-        addons = {"addons": {name: one.to_row() for name, one in self.addons.items()}} if self.addons else {}
-        return {"id": self.id, **File.to_row(self), **addons}
 
-
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     version: str
     archives: Mapping[str, Archive]
     """By architecture, as ``uname -m`` names it."""
 
     def to_bytes(self) -> bytes:
-        return json.dumps({
-            "format": FORMAT, "version": self.version,
-            "archives": {arch: one.to_row() for arch, one in self.archives.items()},
-        }, sort_keys=True, separators=(",", ":")).encode() + b"\n"  # fmt: skip
+        return canonical({"format": FORMAT, **to_builtins(self)})
 
 
 def read(data: bytes) -> Release:
     """Raises ValueError."""
     try:
-        given = foreign.read(data)
-        if given["format"] != FORMAT:
-            raise ValueError(f"format {given['format']!r}: this agent knows {FORMAT}")
-        return Release(str(given["version"]), {str(arch): _archive(row) for arch, row in given["archives"].items()})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a description of a release: {error!r}") from error
-
-
-def _archive(row: dict[str, Any]) -> Archive:
-    addons = {str(name): _file(one) for name, one in row.get("addons", {}).items()}
-    file = _file(row)
-    made = Archive(file.sha256, file.size, file.pieces, row["id"], addons)
-    if not ID.fullmatch(made.id) or not all(_NAME.fullmatch(name) for name in addons):
-        raise ValueError("not a description of a release: an id or a name is none")
-    return made
-
-
-def _file(row: dict[str, Any]) -> File:
-    made = File(row["sha256"], row["size"], tuple(row["pieces"]))
-    if not all(_SHA256.fullmatch(one) for one in (made.sha256, *made.pieces)):
-        raise ValueError("not a description of a release: a digest is none")
-    if type(made.size) is not int or not 0 < made.size <= MAX_SIZE or len(made.pieces) != -(-made.size // PIECE):
-        raise ValueError(f"not a description of a release: {made.size} bytes in {len(made.pieces)} pieces")
-    return made
+        return documents.read(Release, documents.of_format(foreign.read(data), FORMAT))
+    except ValueError as error:
+        raise ValueError(f"not a description of a release: {error}") from error

@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import msgpack
 import zstandard
 from cryptography.hazmat.primitives.asymmetric import ec
+from msgspec import Meta, Struct
 
 from vedette.fleet.certificates import sign, signed_by, vouched
 from vedette.fleet.documents import canonical
-from vedette.system import foreign
+from vedette.system import documents, foreign
 
 FORMAT = 1
 DOMAIN = b"vedette reply 1\n"
@@ -37,7 +38,8 @@ MAX_MESSAGE = PART_RAW + (64 << 10)
 MAX_REASON = 500
 """Characters."""
 RUNNING = "running"
-STATES = ("done", "limited", "cancelled", "failed", "refused", "unknown")
+_Ended = Literal["done", "limited", "cancelled", "failed", "refused", "unknown"]
+STATES: tuple[str, ...] = get_args(_Ended)
 """How a reply ends. ``limited``: what it may take was used up; what came is true, and not all. ``unknown``: the agent
 works on no such request, and answers a ``resume`` or ``cancel``."""
 _WINDOW = 8 << 20
@@ -81,6 +83,34 @@ class Signer(NamedTuple):
     certificate: bytes
 
 
+_Text = Annotated[str, Meta(max_length=MAX_REASON, description=f"a text of at most {MAX_REASON} characters")]
+
+
+class _Message(Struct, frozen=True):
+    signed: bytes
+    signature: bytes
+    certificate: bytes
+    data: bytes
+
+
+class _Head(Struct, frozen=True):
+    """What is signed."""
+
+    request: _Text
+    fleet: _Text
+    agent: _Text
+    part: Annotated[int, Meta(ge=0, lt=2**31, description="the number of a part")]
+    size: Annotated[int, Meta(ge=0, le=PART_RAW, description=f"0 to {PART_RAW} bytes")]
+    sha256: _Text
+    last: bool
+    state: Literal["running"] | _Ended
+    reason: _Text
+
+    def __post_init__(self) -> None:
+        if self.last == (self.state == RUNNING):
+            raise documents.Misfit("state", "expects that of a last part, or running")
+
+
 def packed(lines: bytes) -> bytes:
     """The frame of a part."""
     return zstandard.ZstdCompressor(level=3, write_content_size=True).compress(lines)
@@ -106,29 +136,25 @@ def unpack(message: bytes, fleet: str, authorities: bytes | None, revoked: Colle
     try:
         if len(message) > MAX_MESSAGE:
             raise ValueError(f"{len(message)} bytes, at most {MAX_MESSAGE}")
-        fields = msgpack.unpackb(message, max_str_len=16, max_bin_len=MAX_MESSAGE, max_array_len=0, max_map_len=4,
-                                 raw=True, strict_map_key=False)  # fmt: skip
-        signed, signature, certificate, data = (
-            fields[name] for name in (b"signed", b"signature", b"certificate", b"data")
+        fields = msgpack.unpackb(
+            message, max_str_len=16, max_bin_len=MAX_MESSAGE, max_array_len=0, max_map_len=4, max_ext_len=0
         )
-        if not all(isinstance(one, bytes) for one in (signed, signature, certificate, data)):
-            raise TypeError("expects bytes")
-        head = foreign.read(signed)
-        agent, part = _head(head)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        proof = documents.read(_Message, fields)
+        head = documents.read(_Head, documents.of_format(foreign.read(proof.signed), FORMAT))
+    except (ValueError, msgpack.UnpackException) as error:
         raise ReplyRefused("malformed", f"not a part of a reply: {str(error)[:200]}") from error
     try:
         if authorities is not None:
-            vouched(certificate, agent, authorities, revoked)
-        if not signed_by(DOMAIN + signed, signature, certificate):
-            raise ValueError(f"it is not signed by the key of {agent}")
+            vouched(proof.certificate, head.agent, authorities, revoked)
+        if not signed_by(DOMAIN + proof.signed, proof.signature, proof.certificate):
+            raise ValueError(f"it is not signed by the key of {head.agent}")
     except ValueError as error:
         raise ReplyRefused("signature", str(error)) from error
-    if head["fleet"] != fleet:
-        raise ReplyRefused("fleet", f"it is of fleet {head['fleet']}")
-    if hashlib.sha256(data).hexdigest() != head["sha256"]:
+    if head.fleet != fleet:
+        raise ReplyRefused("fleet", f"it is of fleet {head.fleet}")
+    if hashlib.sha256(proof.data).hexdigest() != head.sha256:
         raise ReplyRefused("digest", "its data are not those that were signed")
-    return Reply(head["request"], agent, part._replace(data=data))
+    return Reply(head.request, head.agent, Part(head.part, proof.data, head.size, head.last, head.state, head.reason))
 
 
 def records(part: Part) -> list[dict[str, Any]]:
@@ -143,24 +169,11 @@ def records(part: Part) -> list[dict[str, Any]]:
         lines = zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompress(
             part.data, max_output_size=PART_RAW, allow_extra_data=False
         )
-        found = [foreign.read(line, cut=True) for line in lines.splitlines()]
+        rows = [foreign.read(line, cut=True) for line in lines.splitlines()]
     except (zstandard.ZstdError, ValueError) as error:
         if isinstance(error, ReplyRefused):
             raise
         raise ReplyRefused("malformed", f"its records cannot be read: {error}") from error
-    if len(lines) != part.size or not all(isinstance(one, dict) for one in found):
+    if len(lines) != part.size or not all(isinstance(row, dict) for row in rows):
         raise ReplyRefused("malformed", "its records are no JSON objects")
-    return found
-
-
-def _head(head: Any) -> tuple[str, Part]:
-    """Raises ValueError, TypeError, KeyError."""
-    number, size, last, state = head["part"], head["size"], head["last"], head["state"]
-    texts = [head[name] for name in ("request", "fleet", "agent", "sha256", "state", "reason")]
-    if head["format"] != FORMAT or not all(isinstance(one, str) and len(one) <= MAX_REASON for one in texts):
-        raise ValueError("its head has an unknown form")
-    if type(number) is not int or not 0 <= number < 2**31 or type(size) is not int or not 0 <= size <= PART_RAW:
-        raise ValueError("part and size: expects numbers within bounds")
-    if type(last) is not bool or state not in ((*STATES,) if last else (RUNNING,)):
-        raise ValueError("state: expects that of a last part, or running")
-    return head["agent"], Part(number, b"", size, last, state, head["reason"])
+    return rows

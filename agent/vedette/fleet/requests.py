@@ -31,19 +31,21 @@ import base64
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from vedette.bundle.manifest import rfc3339
 from vedette.fleet import labels
 from vedette.fleet.documents import canonical
 from vedette.fleet.operators import Operator, Operators
-from vedette.model.times import iso_time
-from vedette.system import foreign
-from vedette.system.within import is_name
+from vedette.system import documents, foreign
+from vedette.system.documents import Hex32, Name, Time
+from vedette.system.within import NAME
 
 FORMAT = 1
 DOMAIN = b"vedette request 1\n"
@@ -74,21 +76,29 @@ class Refused(ValueError):
         self.kind, self.request = kind, request
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Times are UTC microseconds."""
+_Asked = Annotated[str, Meta(pattern=rf"\A\.?{NAME}\Z", description="an agent id")]
+"""With a dot before it, who is no agent, as the fleet's controller."""
 
-    fleet: str
-    kind: str
-    operator: str
-    created: int
-    expires: int
-    body: Mapping[str, Any] = field(default_factory=dict)
-    agents: tuple[str, ...] | None = None
-    group: str | None = None
-    reason: str = ""
-    id: str = field(default_factory=lambda: secrets.token_hex(16))
-    nonce: str = field(default_factory=lambda: secrets.token_hex(16))
+
+class Request(Struct, frozen=True):
+    """Times are UTC microseconds. In a document every field stands, and no other but ``format``."""
+
+    fleet: Name
+    kind: Name
+    operator: Name
+    created: Time
+    expires: Time
+    body: Mapping[str, Any] = {}
+    agents: (
+        Annotated[
+            tuple[_Asked, ...], Meta(min_length=1, max_length=MAX_AGENTS, description=f"1 to {MAX_AGENTS} agent ids")
+        ]
+        | None
+    ) = None
+    group: Annotated[str, Meta(description="a label expression")] | None = None
+    reason: Annotated[str, Meta(max_length=MAX_REASON, description=f"a text of at most {MAX_REASON} characters")] = ""
+    id: Hex32 = field(default_factory=lambda: secrets.token_hex(16))
+    nonce: Hex32 = field(default_factory=lambda: secrets.token_hex(16))
 
     def document(self) -> dict[str, Any]:
         return {
@@ -235,26 +245,32 @@ def withdrawn(request: Request, signature: bytes, operators: Operators, kinds: M
     return ""
 
 
-def about_request(request: Request) -> tuple[str, list[tuple[int, int]], bool]:
+_Part = Annotated[int, Meta(ge=0, lt=2**31, description="the number of a part")]
+
+
+class _About(Struct, frozen=True):
+    request: Hex32
+    have: Annotated[tuple[tuple[_Part, _Part], ...], Meta(max_length=1000, description="at most 1000 ranges")] = ()
+    done: bool = False
+
+    def __post_init__(self) -> None:
+        if any(first > last for first, last in self.have):
+            raise documents.Misfit("have", "expects ranges [first, last]")
+
+
+def about_request(request: Request) -> tuple[str, tuple[tuple[int, int], ...], bool]:
     """What a ``resume`` or ``cancel`` is about: request, parts that have come, whether that is all. Raises
     ValueError."""
-    body = request.body
-    id, have, done = body.get("request"), body.get("have", []), body.get("done", False)
-    if not isinstance(id, str) or not ID.fullmatch(id) or type(done) is not bool:
-        raise ValueError("body: expects {request: id, have: [[first, last], …], done: true or false}")
-    if not isinstance(have, list) or len(have) > 1000:
-        raise ValueError("body.have: expects at most 1000 ranges")
-    found = []
-    for one in have:
-        match one:
-            case [int(first), int(last)] if 0 <= first <= last < 2**31:
-                found.append((first, last))
-            case _:
-                raise ValueError("body.have: expects ranges [first, last]")
-    return id, found, done
+    about = documents.read(_About, request.body, "body")
+    return about.request, about.have, about.done
 
 
 # --- reading
+
+
+class _Envelope(Struct, frozen=True, forbid_unknown_fields=True):
+    signed: Request
+    signature: bytes
 
 
 def read(data: bytes) -> tuple[Request, bytes]:
@@ -262,56 +278,16 @@ def read(data: bytes) -> tuple[Request, bytes]:
     try:
         if len(data) > MAX_REQUEST:
             raise ValueError(f"{len(data)} bytes, at most {MAX_REQUEST}")
-        envelope = foreign.read(data)  # which takes no text that is not UTF-8
-        if not isinstance(envelope, dict) or envelope.keys() != {"signed", "signature"}:
-            raise ValueError("expects an object of signed and signature")
-        request = _request(envelope["signed"])
-        signature = base64.b64decode(envelope["signature"], validate=True)
-        if data != canonical(envelope) or request.document() != envelope["signed"]:
+        document = foreign.read(data)  # which takes no text that is not UTF-8
+        documents.of_format(foreign.table(document).get("signed"), FORMAT)
+        envelope = documents.read(_Envelope, document)
+        if (envelope.signed.agents is None) == (envelope.signed.group is None):
+            raise ValueError("signed: expects agents or group, and not both")
+        if data != canonical(document) or envelope.signed.document() != document["signed"]:
             raise ValueError("not in the one form of a request")
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise Refused("malformed", str(error)[:200]) from error
-    return request, signature
-
-
-def _request(row: Any) -> Request:
-    if not isinstance(row, dict):
-        raise ValueError("signed: expects an object")
-    if row.get("format") != FORMAT:
-        raise ValueError(f"format {str(row.get('format'))[:20]}: this agent knows {FORMAT}: upgrade the agent")
-    for key in ("fleet", "operator", "kind"):
-        if not is_name(row.get(key)):
-            raise ValueError(f"{key}: expects letters, digits, '.', '_' or '-'")
-    for key in ("id", "nonce"):
-        if not isinstance(row.get(key), str) or not ID.fullmatch(row[key]):
-            raise ValueError(f"{key}: expects 32 hex digits")
-    agents, group, reason, body = (row.get(key) for key in ("agents", "group", "reason", "body"))
-    if (agents is None) == (group is None):
-        raise ValueError("expects agents or group, and not both")
-    if agents is not None and not (_names(agents) and 0 < len(agents) <= MAX_AGENTS):
-        raise ValueError(f"agents: expects 1 to {MAX_AGENTS} agent ids")
-    if group is not None and not isinstance(group, str):
-        raise ValueError("group: expects a label expression")
-    if not isinstance(reason, str) or len(reason) > MAX_REASON:
-        raise ValueError(f"reason: expects a text of at most {MAX_REASON} characters")
-    if not isinstance(body, dict):
-        raise ValueError("body: expects an object")
-    return Request(
-        row["fleet"], row["kind"], row["operator"], _time(row, "created"), _time(row, "expires"), body,
-        None if agents is None else tuple(agents), group, reason, row["id"], row["nonce"],
-    )  # fmt: skip
-
-
-def _names(value: object) -> bool:
-    """Of agents, or with a dot before it of who is none, as the fleet's controller."""
-    return isinstance(value, list) and all(isinstance(one, str) and is_name(one.removeprefix(".")) for one in value)
-
-
-def _time(row: dict[str, Any], key: str) -> int:
-    time = iso_time(row[key]) if isinstance(row.get(key), str) else None
-    if time is None:
-        raise ValueError(f"{key}: expects a time such as 2026-11-22T00:00:00Z")
-    return time
+    return envelope.signed, envelope.signature
 
 
 def follow_up(
@@ -329,6 +305,6 @@ def follow_up(
 
 def cancelled(request: Request, now: int, operator: str) -> Request:
     """A ``cancel`` of ``request`` for all that it asked, good for as long as it: to be carried by hand."""
-    made = follow_up(request, CANCEL, (), now, operator=operator)
-    until = max(request.expires, made.expires)
-    return replace(made, agents=request.agents, group=request.group, expires=until)
+    cancel = follow_up(request, CANCEL, (), now, operator=operator)
+    until = max(request.expires, cancel.expires)
+    return replace(cancel, agents=request.agents, group=request.group, expires=until)

@@ -18,11 +18,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgpack
+from msgspec.structs import replace
 
 from vedette.fleet.replies import Part
 from vedette.fleet.requests import ID, MAX_LIFE, MAX_SKEW, Refused, Request, read
@@ -37,11 +37,11 @@ MAX_BYTES = 512 << 20
 
 
 class Kept(NamedTuple):
-    """A part, and where its request goes on: ``cursor``, bytes of records ``made``, seconds ``elapsed``."""
+    """A part, and where its request goes on: ``cursor``, bytes of records (``size``), seconds ``elapsed``."""
 
     part: Part
     cursor: Any
-    made: int
+    size: int
     elapsed: float
 
 
@@ -69,11 +69,11 @@ class Held:
         except (TypeError, LookupError, msgpack.UnpackException) as error:
             raise ValueError(f"{self._path(number)}: not a part of a reply: {error}") from error
 
-    def add(self, kept: Kept) -> None:
+    def add(self, checkpoint: Kept) -> None:
         """Raises OSError."""
-        data = msgpack.packb([kept.part[1:], kept.cursor, kept.made, kept.elapsed])
-        write_whole(self._path(kept.part.number), data, 0o600)
-        self.parts, self.whole, self.size = kept.part.number + 1, kept.part.last, self.size + len(data)
+        data = msgpack.packb([checkpoint.part[1:], checkpoint.cursor, checkpoint.size, checkpoint.elapsed])
+        write_whole(self._path(checkpoint.part.number), data, 0o600)
+        self.parts, self.whole, self.size = checkpoint.part.number + 1, checkpoint.part.last, self.size + len(data)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:06}.part"
@@ -104,7 +104,7 @@ class Spool:
 
     def take(self, request: Request, envelope: bytes) -> Held:
         """Keep an admitted request. Raises Refused when there is no room, OSError."""
-        if len(self.held) >= MAX_REQUESTS or sum(one.size for one in self.held.values()) >= MAX_BYTES:
+        if len(self.held) >= MAX_REQUESTS or sum(asked.size for asked in self.held.values()) >= MAX_BYTES:
             raise Refused("busy", f"{len(self.held)} requests are under way or not fetched yet", request)
         if request.id in self._nonces:
             raise Refused("cancelled", "it was cancelled before it came here", request)
@@ -151,7 +151,7 @@ class Spool:
     def expired(self) -> list[str]:
         """Ids of requests whose time is over."""
         now = self._time.now()
-        return [id for id, one in self.held.items() if now > one.request.expires]
+        return [id for id, asked in self.held.items() if now > asked.request.expires]
 
     def _read_nonces(self) -> Iterator[tuple[str, int]]:
         with suppress(FileNotFoundError):

@@ -174,11 +174,11 @@ class Trust:
         if desired is not None and desired[1].serial > serials.get(DESIRED, 0):
             serials.pop(ROLLOUT, None)
         every = ((DESIRED, desired), (ROLLOUT, rollout), (OPERATORS, operators))
-        found = {name: one for name, one in every if one is not None}
-        for name, (_, one) in found.items():
-            if one.serial < serials.get(name, 0):
-                raise TrustRefused("rollback", f"{name} has serial {one.serial}, and {serials[name]} was in force")
-        self._keep(serials, found)
+        fresh = {name: document for name, document in every if document is not None}
+        for name, (_, document) in fresh.items():
+            if document.serial < serials.get(name, 0):
+                raise TrustRefused("rollback", f"{name} has serial {document.serial}, and {serials[name]} was in force")
+        self._keep(serials, fresh)
         self._time.rise(held.stamped())
         return self.current()
 
@@ -280,33 +280,31 @@ class Trust:
             return None
         if info.length > documents.MAX_DOCUMENT:
             raise TrustRefused("length", f"{name}: {info.length} bytes, at most {documents.MAX_DOCUMENT}")
-        kept = self._folder / name
+        path = self._folder / name
         with suppress(OSError, LengthOrHashMismatchError):
-            data = kept.read_bytes()
+            data = path.read_bytes()
             info.verify_length_and_hashes(data)
             self._info(updater, name)
             return data, read(data, self._fleet)
         data = self._read(updater, source, name)
         return data, read(data, self._fleet)
 
-    def _keep(self, serials: dict[str, int], found: dict[str, tuple[bytes, Any]]) -> None:
+    def _keep(self, serials: dict[str, int], fresh: dict[str, tuple[bytes, Any]]) -> None:
         """Serials first: after a crash between the two the documents come again, and no older ones."""
-        new = {**serials, **{name: one.serial for name, (_, one) in found.items()}}
+        new = {**serials, **{name: document.serial for name, (_, document) in fresh.items()}}
         if new != self._serials():
             write_whole(self._folder / "serials.json", orjson.dumps(new))
-        for name, (data, _) in found.items():
+        for name, (data, _) in fresh.items():
             path = self._folder / name
             if not path.exists() or path.read_bytes() != data:
                 write_whole(path, data)
 
     def _serials(self) -> dict[str, int]:
         try:
-            found = orjson.loads((self._folder / "serials.json").read_bytes())
+            row = orjson.loads((self._folder / "serials.json").read_bytes())
         except (FileNotFoundError, ValueError):
             return {}
-        return (
-            {name: serial for name, serial in found.items() if type(serial) is int} if isinstance(found, dict) else {}
-        )
+        return {name: serial for name, serial in row.items() if type(serial) is int} if isinstance(row, dict) else {}
 
     def _kept(self, name: str, read: Callable[[bytes, str], Any]) -> Any:
         try:
@@ -318,17 +316,17 @@ class Trust:
         """python-tuf renames its files into place without a sync."""
         for folder in (self._tuf / "root_history", self._tuf):
             entries = os.scandir(folder) if folder.is_dir() else ()
-            found = {
+            files = {
                 entry.path: (entry.inode(), entry.stat().st_mtime_ns)
                 for entry in entries
                 if entry.is_file(follow_symlinks=False)
             }
-            new = [path for path, file in found.items() if self._synced.get(path) != file]
+            new = [path for path, file in files.items() if self._synced.get(path) != file]
             for path in new:
                 sync_path(Path(path))
             if new:
                 sync_path(folder)
-            self._synced.update(found)
+            self._synced.update(files)
 
 
 class _Fetcher(FetcherInterface):

@@ -16,6 +16,8 @@ from vedette.model.event import CHUNK_BYTES
 
 MAX_WINDOW = 32 << 20
 READ_BYTES = 16 << 10
+LEAST_BYTES = 1 << 20
+"""Read of the packed file before ``read`` returns without content: holes and empty members have none."""
 STEP = 512
 """Bytes unpacked at a time: of Zstandard a block of 4 bytes can be 128 KiB."""
 
@@ -43,11 +45,17 @@ class Archive:
         self._damage = ""
         self._ended = False
 
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
     def read(self, least: int = CHUNK_BYTES) -> bytes:
-        """Some bytes more, ``least`` unless it ends; empty: it has ended. Raises Damaged and OSError."""
+        """Some bytes more, ``least`` unless it ends or has none for long; empty and ``ended``: it has ended. Raises
+        Damaged and OSError."""
         pieces = []
         size = 0
-        while size < least and not self._ended:
+        furthest = self._file.tell() + LEAST_BYTES
+        while size < least and not self._ended and (size or self._file.tell() < furthest):
             piece = self._unpack()
             pieces.append(piece)
             size += len(piece)

@@ -1,7 +1,7 @@
 """Whether an input works: what status, heartbeat, metrics and ``vedette check`` say of it, and why.
 
 ========= ==============================================================================================
-works     what is sent to it, or written for it, comes in; a quiet input works
+works     what is sent to it, or written for it, comes in; a quiet input works; its reason says how far it is behind
 waiting   nothing is wrong, and nothing can come in yet: no file is there, or it is being opened
 failing   what it is to take does not come in: something is missing, taken, closed to it, or not reached
 ========= ==============================================================================================

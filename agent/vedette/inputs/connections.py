@@ -6,7 +6,7 @@ on. While the raw log takes nothing no connection is read, and TCP slows the sen
 
 A connection that within ``message_timeout`` ends no message that it has begun is closed, logged and counted
 (``connections_stalled``). One that is silent between messages may stay. Who may connect, and the TLS handshake, is in
-``accept.py``; how an address becomes sockets in ``bind.py``.
+``accept.py``, with how an address becomes sockets.
 
 When the raw log cannot be written the listener stops reading and ``run`` raises.
 """
@@ -17,19 +17,21 @@ import asyncio
 import socket
 from abc import ABC, abstractmethod
 from functools import partial
-from ssl import SSLContext
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import structlog
 
-from vedette.inputs.accept import IDLE_SECONDS, Acceptor, Admitted, Gate
+from vedette.inputs.accept import IDLE_SECONDS, Acceptor, Admitted, Gate, bind
 from vedette.inputs.base import Surroundings
-from vedette.inputs.bind import bind
 from vedette.inputs.condition import WORKS, Condition, failing
 from vedette.inputs.settings import ConnectedInput
 from vedette.model.counters import Log
 from vedette.model.event import CHUNK_BYTES, Chunk
-from vedette.mqtt.tls import Renewed, server_context
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from vedette.mqtt.tls import Renewed
 
 log = structlog.get_logger()
 
@@ -178,6 +180,8 @@ class Listener(ABC, Generic[C]):
 
     def _context(self) -> Renewed[SSLContext]:
         """Certificate and key, read; raises OSError naming the input and the file."""
+        from vedette.mqtt.tls import Renewed, server_context
+
         tls = self._tls
         assert tls is not None
         context = Renewed(partial(server_context, tls.cert, tls.key, tls.client_ca), (tls.cert, tls.key, tls.client_ca))
@@ -188,7 +192,7 @@ class Listener(ABC, Generic[C]):
         return context
 
     async def _bind(self, kind: str, address: str) -> list[socket.socket]:
-        """Sockets of an address (``bind.py``), logged and listed in ``addresses``. Raises OSError."""
+        """Sockets of an address (``bind``), logged and listed in ``addresses``. Raises OSError."""
         bound = await bind(self._name, kind, address)
         for sock in bound:
             more = self._prepare(sock, kind)

@@ -47,8 +47,8 @@ from vedette.inputs.settings import KafkaInput
 from vedette.kafka.client import REFUSED, configuration, reason
 from vedette.model.counters import Dropped, Log
 from vedette.model.event import Chunk, FilePosition
-from vedette.system.backoff import BACKOFF, Backoff
-from vedette.system.trouble import Firsts
+from vedette.system.ending import to_its_end
+from vedette.system.trouble import BACKOFF, Backoff, Firsts
 
 log = structlog.get_logger()
 
@@ -116,6 +116,8 @@ class KafkaConsumer:
         self._consumer: Consumer | None = None
         self._reported = Firsts(LOGGED)
         """Faults that were logged since records came."""
+        self._headless = Firsts(LOGGED)
+        """Topics with headers that cannot be read."""
         self.condition = OPENING
         self._away = False
         """Something was wrong since records or an answer came."""
@@ -142,10 +144,14 @@ class KafkaConsumer:
                     await self._wait(self._backoff.failed())
             await self._acknowledgements.drain()
         finally:
-            await self._in_thread(self._close)
-            await self._acknowledgements.stop()
-            self._thread.shutdown()
-            self._ended.set()
+            try:
+                await self._in_thread(self._close)
+            finally:
+                try:
+                    await self._acknowledgements.stop()
+                finally:
+                    self._thread.shutdown()
+                    self._ended.set()
 
     async def stop(self) -> None:
         """Ends ``run``, which returns. What was not handed over is read again at the next start."""
@@ -164,12 +170,7 @@ class KafkaConsumer:
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         """``function``, whose end is waited for also when this is cancelled."""
-        work = self._loop.run_in_executor(self._thread, function)
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            await asyncio.wait({work})
-            raise
+        return await to_its_end(self._loop.run_in_executor(self._thread, function))
 
     async def _consume(self) -> None:
         """Read until stopped; raises KafkaException when it must begin again."""
@@ -179,9 +180,21 @@ class KafkaConsumer:
                 await self._in_thread(self._pause)
             parts = await self._in_thread(self._take)
             for reading, part in parts:
+                if part.headless:
+                    self._without_headers(part)
                 for chunk, until in part.chunks(self._settings, self._agent.clock()):
                     self._store(reading, part.place, chunk, until)
                     await asyncio.sleep(0)
+
+    def _without_headers(self, part: Part) -> None:
+        self._agent.counters.totals["decode_failed"] += part.headless
+        topic = part.place[0]
+        if self._headless.add(topic):
+            log.warning(
+                Log.PAYLOAD_UNDECODABLE, input=self._settings.name, topic=topic,
+                reason="a record's headers cannot be read: a name is not UTF-8",
+                action="kept and evaluated without its headers; further ones of this topic are only counted",
+            )  # fmt: skip
 
     def _store(self, reading: Reading, place: Place, chunk: Chunk | None, until: int) -> None:
         topic, partition = place

@@ -18,25 +18,19 @@ from array import array
 from collections.abc import Callable
 from itertools import accumulate, islice, repeat
 
+from vedette.inputs.accept import host
 from vedette.inputs.bursts import OneByOne, Received, receiver
-from vedette.inputs.framing import Run
+from vedette.inputs.framing import CHUNK_EVENTS, Run
 from vedette.model.counters import Counters, Dropped
 from vedette.model.event import CHUNK_BYTES
 
 READ_SECONDS = 0.004
 """Longest stretch of reading before the event loop gets its turn, but for the burst under way."""
-CHUNK_EVENTS = 65535
-"""Events, and so origins, of a chunk at most."""
 _SO_RCVBUFFORCE = 33
 _NEWLINE = b"\n"
 
 Give = Callable[[Run, tuple[str, ...], "array[int] | None"], object]
 """Takes a run, its table of origins, and per event the index there (None: all of the first)."""
-
-
-def host(name: str) -> str:
-    """A peer's address as text; an IPv4 peer of a dual-stack socket as IPv4."""
-    return name.removeprefix("::ffff:")
 
 
 def set_receive_buffer(sock: socket.socket, size: int) -> int:

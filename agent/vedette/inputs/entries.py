@@ -44,6 +44,8 @@ _NONE: list[bytes] = []
 _UNSAFE = re.compile(rb"[\x00-\x20\x7f]")
 _SPECIAL = re.compile(rb'["\\\]]')
 _TYPE = re.compile(rb"[A-Z][A-Z0-9_]{0,38}")
+_DIGITS = re.compile(rb"[0-9]{1,20}")
+"""A number of up to 64 bits."""
 
 
 class Line(NamedTuple):
@@ -57,7 +59,7 @@ class Lines:
     """Makes the lines of entries. ``further``: names of fields that are kept beside ``KEPT``."""
 
     def __init__(self, further: Iterable[str] = ()) -> None:
-        self._kept = tuple(dict.fromkeys((*KEPT, *(name.encode() for name in further))))
+        self._fields = tuple(dict.fromkeys((*KEPT, *(name.encode() for name in further))))
         self._second = -1
         self._date = b""
         self._element = JOURNAL.encode()
@@ -65,7 +67,7 @@ class Lines:
     @property
     def wanted(self) -> tuple[bytes, ...]:
         """Fields of which the line is made."""
-        return tuple(dict.fromkeys((*HEADER, *self._kept)))
+        return tuple(dict.fromkeys((*HEADER, *self._fields)))
 
     def line(self, entry: Entry) -> Line:
         transport = _first(entry, b"_TRANSPORT")
@@ -82,7 +84,7 @@ class Lines:
         said = []
         left = MAX_ELEMENT
         cut = False
-        for name in self._kept:
+        for name in self._fields:
             for value in entry.get(name, _NONE):
                 if len(value) > MAX_KEPT:
                     value = value[:MAX_KEPT]
@@ -133,7 +135,7 @@ def _record(entry: Entry, message: bytes) -> bytes:
     number = _first(entry, b"_AUDIT_TYPE")
     serial = _first(entry, b"_AUDIT_ID")
     source = _first(entry, b"_SOURCE_REALTIME_TIMESTAMP")
-    if not (blank and _TYPE.fullmatch(name) and serial.isdigit() and source.isdigit()):
+    if not (blank and _TYPE.fullmatch(name) and _DIGITS.fullmatch(serial) and _DIGITS.fullmatch(source)):
         return message
     kind = number if name == b"AUDIT" + number else name  # of a type without a name
     second, rest = divmod(int(source), 1_000_000)

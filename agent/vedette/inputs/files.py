@@ -15,7 +15,9 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -36,7 +38,7 @@ REPLACED = "another file has taken its place"
 PACKED = "it is compressed: leave it out of the glob"
 IRREGULAR = "it is not a regular file"
 ALL_IRREGULAR = "what it matches are no regular files"
-PRIVATE = "it is the agent's own: its data folder, configuration, keys and passwords are not read as logs"
+PRIVATE = "it is the agent's own: its data folder, configuration, keys, passwords and alerts are not read as logs"
 HARMLESS = frozenset({ABSENT, REPLACED, PACKED, IRREGULAR, *map(os.strerror, GONE)})
 """Why nothing is read at a path, where nothing is withheld."""
 REASONS = 3
@@ -202,13 +204,22 @@ def belongs(path: str, patterns: Iterable[str]) -> bool:
         if pattern in origins:
             return True
         if glob.has_magic(pattern):
-            if "**" in pattern:
-                matches = any(fnmatch.fnmatchcase(origin, pattern.replace("**/", "*")) for origin in origins)
-            else:
-                matches = any(PurePath(origin).match(pattern) for origin in origins)
-            if matches:
+            wanted = PurePath(pattern).parts
+            if any(_leads(wanted, PurePath(origin).parts) for origin in origins):
                 return True
     return False
+
+
+def _leads(pattern: Sequence[str], parts: Sequence[str]) -> bool:
+    """Whether the glob finds a path of these ``parts``; none that is hidden, where it does not say so."""
+    if not pattern:
+        return not parts
+    first, rest = pattern[0], pattern[1:]
+    if first == "**" and _leads(rest, parts):
+        return True
+    if not parts or (parts[0].startswith(".") and not first.startswith(".")):
+        return False
+    return fnmatch.fnmatchcase(parts[0], first) and _leads(pattern if first == "**" else rest, parts[1:])
 
 
 def plain(path: str) -> str:
@@ -217,29 +228,75 @@ def plain(path: str) -> str:
     return stem if suffix in SUFFIXES else path
 
 
-def predecessors(origin: str) -> list[Seen]:
-    """Return what rotation has made of ``origin``, also compressed, the oldest first: by numbers or dates in the names.
+def origins(path: str) -> set[str]:
+    """Return the paths of which rotation may have made ``path``."""
+    folder, name = os.path.split(plain(path))
+    stem, extension = os.path.splitext(name)
+    return {
+        os.path.join(folder, part[: match.start()] + rest)
+        for part, rest in ((name, ""), (stem, extension))
+        for match in re.finditer(rf"(?={_NUMBER}$)", part)
+    }
 
-    A file that is there in both forms is there once, as it was. ``app-2.log`` is no predecessor of ``app.log``, but
-    ``app-2.log.gz`` is, and ``app-20261123.log``. Raises OSError when the folder cannot be read.
-    """
-    folder = os.path.dirname(origin)
+
+def altered(folder: str) -> int:
+    """Modification time of ``folder`` in ns; 0 when it is not there. Raises OSError."""
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError as error:
+        if error.errno not in GONE:
+            raise
+        return 0
+
+
+def listed(folder: str) -> list[str]:
+    """Return the names in ``folder``, sorted. Raises OSError when it is there and cannot be read."""
     with _entries(folder) as entries:
-        names = {
-            path: entry.inode()
-            for entry in entries
-            if is_rotated(plain(path := os.path.join(folder, entry.name)), origin)
-        }
-    wanted = {inode for path, inode in names.items() if path == plain(path) or plain(path) not in names}
+        return sorted(entry.name for entry in entries)
+
+
+def _alike(origin: str, names: Sequence[str]) -> Iterator[str]:
+    """Paths in the folder of ``origin``, whose sorted ``names`` these are, that may be what rotation makes of it."""
+    folder, whole = os.path.split(origin)
+    stem = os.path.splitext(whole)[0]
+    for mark in ".-_":
+        for at in range(bisect_left(names, stem + mark), bisect_left(names, stem + chr(ord(mark) + 1))):
+            if names[at] != whole:
+                yield os.path.join(folder, names[at])
+
+
+def _regular(path: str) -> Seen | None:
+    """The regular file at ``path``, which is no link; None when there is none or its name is not UTF-8."""
+    with contextlib.suppress(OSError, ValueError):
+        path.encode()
+        status = os.lstat(path)
+        return _seen(path, status) if stat.S_ISREG(status.st_mode) else None
+    return None
+
+
+def predecessors(origin: str, names: Sequence[str]) -> list[Seen]:
+    """Return what rotation has made of ``origin``, also compressed, the oldest first: by numbers or dates in the names;
+    ``names``: those of its folder, ``listed``.
+
+    The highest number is the oldest, unless each file is younger than those of lower numbers. A file that is there in
+    both forms is there once, as it was. ``app-2.log`` is no predecessor of ``app.log``, but
+    ``app-2.log.gz`` is, and ``app-20261123.log``.
+    """
+    paths = {path for path in _alike(origin, names) if is_rotated(plain(path), origin)}
     numbers: dict[str, str] = {}
     files: list[Seen] = []
-    for file in in_folder(folder, wanted):
-        number = _number(plain(file.path), origin)
-        if file.path in names and (file.path.startswith(origin) or len(number) > 5 or file.path != plain(file.path)):
+    for path in sorted(paths):
+        number = _number(plain(path), origin)
+        packed = path != plain(path)
+        if (packed and plain(path) in paths) or not (packed or path.startswith(origin) or len(number) > 5):
+            continue
+        if (file := _regular(path)) is not None:
             files.append(file)
-            numbers[file.path] = number
+            numbers[path] = number
     if all(len(number) < 6 and number.isdigit() for number in numbers.values()):
-        return sorted(files, key=lambda file: -int(numbers[file.path]))
+        files.sort(key=lambda file: -int(numbers[file.path]))
+        rising = len(files) > 1 and all(first.changed > second.changed for first, second in pairwise(files))
+        return files[::-1] if rising else files
     if all(len(number) >= 6 for number in numbers.values()):
         return sorted(files, key=lambda file: numbers[file.path])
     return sorted(files, key=lambda file: file.changed)
@@ -253,16 +310,11 @@ def _number(path: str, origin: str) -> str:
     return re.sub(r"[.\-_T]", "", match[0]) if match else ""
 
 
-def rotated_since(origin: str, changed: int) -> list[Seen]:
-    """Files that ``is_rotated`` takes for former ones at ``origin``, last changed at ``changed`` ns or later.
-
-    In the order of their last change. Raises OSError when their folder cannot be read.
-    """
-    folder = os.path.dirname(origin)
-    with _entries(folder) as entries:
-        inodes = {entry.inode() for entry in entries if is_rotated(os.path.join(folder, entry.name), origin)}
-    since = [file for file in in_folder(folder, inodes) if file.changed >= changed]
-    return sorted(since, key=lambda file: file.changed)
+def rotated_since(origin: str, changed: int, names: Sequence[str]) -> list[Seen]:
+    """Files that ``is_rotated`` takes for former ones at ``origin``, last changed at ``changed`` ns or later, in the
+    order of their last change; ``names``: those of its folder, ``listed``."""
+    files = [_regular(path) for path in _alike(origin, names) if is_rotated(path, origin)]
+    return sorted((file for file in files if file and file.changed >= changed), key=lambda file: file.changed)
 
 
 def open_same(path: str, key: Key, private: IsPrivate) -> int:

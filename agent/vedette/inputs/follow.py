@@ -42,8 +42,7 @@ from vedette.inputs.journalaccess import own_machine, own_unit, unreadable
 from vedette.inputs.settings import JournalInput
 from vedette.model.counters import Dropped, Log
 from vedette.model.event import Chunk, FilePosition, Flag
-from vedette.system.backoff import BACKOFF, Backoff
-from vedette.system.trouble import Trouble
+from vedette.system.trouble import BACKOFF, Backoff, Trouble
 
 log = structlog.get_logger()
 
@@ -111,7 +110,7 @@ class JournalFollower(Stoppable):
         if not self._cursor:
             # The newest entry is taken, too: with it a cursor is committed at once, and a kill leaves no hole.
             newest = None if self._settings.from_start else await self._ask("--lines=1")
-            return [f"--cursor={newest.decode()}"] if newest else []
+            return [f"--cursor={_text(newest)}"] if newest else []
         cursor = await self._ask(f"--cursor={self._cursor}", "--lines=1")
         if cursor is None:  # it is no cursor to this journalctl
             self._gap_behind_cursor()
@@ -128,7 +127,7 @@ class JournalFollower(Stoppable):
             self._numbers[now[1]] = int(before[2], 16)  # the first entry that comes shows how many are gone
         else:
             self._gap_behind_cursor()
-        return [f"--cursor={cursor.decode()}"]  # behind a cursor that is gone one more would be left out
+        return [f"--cursor={_text(cursor)}"]  # behind a cursor that is gone one more would be left out
 
     async def _ask(self, *options: str) -> bytes | None:
         """The cursor of the one entry that journalctl prints; empty: there is none; None: it does not know the cursor
@@ -247,7 +246,7 @@ class JournalFollower(Stoppable):
         self._backoff.reset()
         self._trouble.ends()
         self.condition = WORKS
-        self._cursor = last.decode("ascii", "replace")
+        self._cursor = _text(last)
         if not events:
             return
         if marks:
@@ -287,6 +286,10 @@ class JournalFollower(Stoppable):
             self._agent.counters.drop(name, Dropped.VACUUMED, entries)
         reason = "entries were deleted from the journal before they were read"
         log.warning(Log.JOURNAL_GAP, input=name, reason=reason, entries="unknown" if entries is None else entries)
+
+
+def _text(cursor: bytes) -> str:
+    return cursor.decode("ascii", "replace")
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

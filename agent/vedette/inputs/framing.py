@@ -46,6 +46,8 @@ _HEAD = 32
 _TRAILERS = b"\n\r\0"
 _LESS_THAN = ord("<")
 _DIGITS = frozenset(b"0123456789")
+CHUNK_EVENTS = 65535
+"""Events, and so origins, of a chunk at most."""
 
 
 class Run(NamedTuple):

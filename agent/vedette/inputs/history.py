@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from vedette.inputs.archives import SUFFIXES, Archive, Damaged
-from vedette.inputs.files import SPAN, IsPrivate, Key, Seen, fits, is_rotated, lies, open_same, plain, predecessors
+from vedette.inputs.files import SPAN, IsPrivate, Key, Seen, fits, is_rotated, lies, open_same, plain
 from vedette.model.event import FilePosition
 
 
@@ -22,7 +22,12 @@ class Earlier(NamedTuple):
     """A rotated file, and where to begin in its content."""
 
     seen: Seen
-    position: int
+    reached: Sequence[FilePosition]
+    """Positions in it, ascending; without one it is read from its start."""
+
+    @property
+    def position(self) -> int:
+        return self.reached[-1].position if self.reached else 0
 
     @property
     def packed(self) -> bool:
@@ -38,29 +43,19 @@ class Earlier(NamedTuple):
         return _unpacked(self.seen, private)
 
 
-def earlier(
-    path: str, followed: Iterable[Key], saved: Sequence[FilePosition], private: IsPrivate, behind: bool
-) -> list[Earlier]:
-    """Return what rotation has made of ``path``, the oldest first, without files that are ``followed``.
-
-    ``saved``: positions of whatever files. ``behind``: only from the newest on that has one. Raises OSError when the
-    folder cannot be read.
-    """
+def earlier(path: str, files: Sequence[Seen], saved: Iterable[FilePosition], private: IsPrivate) -> list[Earlier]:
+    """Return where to begin in each of ``files``, which rotation has made of ``path``, the oldest first; ``saved``:
+    positions of whatever files."""
     origin = lies(path)
-    without = set(followed)
-    files = [file for file in predecessors(origin) if file.key not in without]
     heads = {file.key: _head(file, private) for file in files}
-    reached: dict[Key, int] = {}
+    reached: dict[Key, list[FilePosition]] = {file.key: [] for file in files}
     for position in sorted(saved, key=lambda position: position.position):
         if position.position and (position.path in (path, origin) or is_rotated(plain(position.path), origin)):
             of = [key for key, head in heads.items() if fits(head, position)]
             own = [key for key in of if key[1] == position.inode]
             if own or len(of) == 1:
-                reached[(own or of)[0]] = position.position
-    if behind:
-        last = max((i for i, file in enumerate(files) if file.key in reached), default=len(files))
-        files = files[last:]
-    return [Earlier(file, reached.get(file.key, 0)) for file in files]
+                reached[(own or of)[0]].append(position)
+    return [Earlier(file, reached[file.key]) for file in files]
 
 
 def _unpacked(seen: Seen, private: IsPrivate) -> Archive:

@@ -8,7 +8,8 @@ HELD_BYTES at most: beyond that the longest unfinished message is cut where it i
 would be; so is what came of one that is not ended within ``message_timeout``.
 
 A connection's events become a chunk at HAND_OVER bytes or after CHUNK_SECONDS; small rests of several connections
-become one chunk together. How messages are delimited is in ``framing.py``; UDP is in ``datagrams.py``.
+become one chunk together. How messages are delimited is in ``framing.py``; UDP is in ``datagrams.py``,
+which is imported with the first address for it.
 
 Stop: no new connections; what the kernel already holds is read, within a bound, and handed over with unfinished
 messages; then the sockets close.
@@ -22,18 +23,20 @@ import socket
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
 from vedette.inputs.accept import IDLE_SECONDS, Gate
 from vedette.inputs.base import Surroundings
 from vedette.inputs.connections import Connection, Listener
-from vedette.inputs.datagrams import CHUNK_EVENTS, Datagrams, set_receive_buffer
-from vedette.inputs.framing import Framer, Run, StreamFramer, merge
+from vedette.inputs.framing import CHUNK_EVENTS, Framer, Run, StreamFramer, merge
 from vedette.inputs.settings import ConnectedInput, SyslogInput
 from vedette.model.counters import Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag
+
+if TYPE_CHECKING:
+    from vedette.inputs.datagrams import Datagrams
 
 log = structlog.get_logger()
 
@@ -253,6 +256,10 @@ class SyslogListener(StreamListener[Stream]):
 
     async def open(self) -> None:
         await super().open()
+        if not self._settings.udp:
+            return
+        from vedette.inputs.datagrams import Datagrams
+
         for sock in await self._bind("udp", self._settings.udp):
             datagrams = Datagrams(sock, self._name, self._counters, self._intake.accepting, self.give)
             if datagrams.slow:
@@ -262,8 +269,11 @@ class SyslogListener(StreamListener[Stream]):
             asyncio.get_running_loop().add_reader(sock.fileno(), self._readable, datagrams)
 
     def _prepare(self, sock: socket.socket, kind: str) -> dict[str, int]:
-        receive_buffer = self._settings.receive_buffer
-        return {"receive_buffer": set_receive_buffer(sock, receive_buffer)} if kind == "udp" else {}
+        if kind != "udp":
+            return {}
+        from vedette.inputs.datagrams import set_receive_buffer
+
+        return {"receive_buffer": set_receive_buffer(sock, self._settings.receive_buffer)}
 
     async def stop(self) -> None:
         self.accept_no_more()

@@ -43,8 +43,7 @@ from vedette.inputs.datagrams import set_receive_buffer
 from vedette.inputs.settings import AuditInput
 from vedette.model.counters import Dropped, Log
 from vedette.model.event import CHUNK_BYTES, Chunk, FilePosition
-from vedette.system.backoff import BACKOFF, Backoff
-from vedette.system.trouble import Trouble
+from vedette.system.trouble import BACKOFF, Backoff, Trouble
 
 log = structlog.get_logger()
 

@@ -71,10 +71,6 @@ class Events:
     """Bytes of the file up to the end of the last line."""
     _held: int = 0
 
-    def fresh(self) -> Events:
-        """The same of another content."""
-        return Events(self.begins, self.unwrap, self.timeout)
-
     def feed(self, run: Run, read: int, now: float) -> None:
         """Take in the lines of ``run``, which end at ``read`` in the file."""
         at = self._read

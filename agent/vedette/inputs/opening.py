@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from vedette.inputs.base import Running, Surroundings
-from vedette.inputs.plugin import PluginInput, PluginRun
 from vedette.inputs.settings import (
     AuditInput,
     FileInput,
@@ -62,8 +61,10 @@ async def opened(settings: InputSettings, agent: Surroundings, descriptors: int)
             from vedette.inputs.consume import KafkaConsumer
 
             return KafkaConsumer(settings, agent)
-        case PluginInput():
-            return PluginRun(settings, settings.entry, agent)
+    from vedette.inputs.plugin import PluginInput, PluginRun
+
+    if isinstance(settings, PluginInput):
+        return PluginRun(settings, settings.entry, agent)
     raise TypeError(f"{type(settings).__name__} has no transport")
 
 

@@ -6,7 +6,7 @@ nothing ``put`` waits, so nothing piles up here.
 A plugin that ends or raises before it is to end is made again after a second, then twice as long each time, up to 30 s;
 after ``FAULTS`` in a row it is in quarantine until its settings change or the agent starts. One that does not end when
 it is to end is left behind: its thread keeps nothing of the agent waiting, and what it hands over raises ``Stopped``.
-One at which the agent has died again and again is not begun at all (``runtime/deaths.py``).
+One at which the agent has died again and again is not begun at all (``runtime/agent/deaths.py``).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import threading
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
-from functools import lru_cache
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import structlog
 
@@ -30,8 +29,8 @@ from vedette.model.counters import Log
 from vedette.model.event import CHUNK_BYTES, Chunk
 from vedette.model.plugins import Input, Stopped
 from vedette.model.settings import Options
-from vedette.system.backoff import BACKOFF, Backoff
-from vedette.system.plugins import Entry, health
+from vedette.system.plugins import Entry, OfPlugin, health
+from vedette.system.trouble import BACKOFF, Backoff
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -43,25 +42,10 @@ MAX_ORIGIN = 256
 
 
 @dataclass(frozen=True, slots=True)
-class PluginInput(InputSettings):
+class PluginInput(OfPlugin, InputSettings):
     """An input of a plugin; ``options`` are its own settings."""
 
     options: Options = field(default_factory=dict)
-
-    entry: ClassVar[Entry]
-
-    def __reduce__(self) -> tuple[Any, ...]:  # strict rule sets are given the configuration
-        return _again, (self.entry, {setting.name: getattr(self, setting.name) for setting in fields(self)})
-
-
-@lru_cache(maxsize=64)
-def settings_of(entry: Entry) -> type[PluginInput]:
-    """The settings of an input whose type is this plugin."""
-    return type("PluginInput", (PluginInput,), {"__slots__": (), "__doc__": PluginInput.__doc__, "entry": entry})
-
-
-def _again(entry: Entry, values: dict[str, Any]) -> PluginInput:
-    return settings_of(entry)(**values)
 
 
 class PluginRun:

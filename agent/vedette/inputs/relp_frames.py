@@ -20,9 +20,9 @@ import re
 from array import array
 from collections import deque
 
-from vedette import __version__
 from vedette.inputs.framing import Run
 from vedette.model.event import MAX_EVENT, Flag
+from vedette.version import __version__
 
 OPEN_BYTES = 8192
 """Bytes of offers, at most."""

@@ -127,9 +127,10 @@ class RelpListener(StreamListener[RelpStream]):
         stream.done += len(runs[0].ends or ())
         if stream.first > 0:
             runs = [self._without_repeats(stream, runs[0])]
-        if runs[0].ends:
+        else:
             for message in _messages(runs[0]):
                 self._repeats.add(stream.peer, message)
+        if runs[0].ends:
             return runs
         self._owe(stream)
         return []
@@ -149,6 +150,7 @@ class RelpListener(StreamListener[RelpStream]):
                 repeats += 1
                 repeated += len(message)
             else:
+                self._repeats.add(stream.peer, message)  # at once: what was never answered may come twice in one run
                 flags = cut.get(start, 0) | (Flag.DUP if seen is Repeat.PERHAPS else 0)
                 if flags:
                     marks.append((size, int(flags)))

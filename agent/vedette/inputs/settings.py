@@ -13,10 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from vedette.decode import bounded
-from vedette.decode.bounded import Guard, TooSlow
 from vedette.decode.codecs import CODECS, Kind
 from vedette.decode.syslog import SEVERITIES
 from vedette.inputs.condition import WORKS, Condition, failing, with_files
@@ -25,6 +23,9 @@ from vedette.model.event import LogSource
 from vedette.model.settings import Address, Name, Seconds, Size, Zone
 from vedette.mqtt.settings import MqttSettings
 from vedette.system.descriptors import OPEN_FILES
+
+if TYPE_CHECKING:
+    from vedette.decode.bounded import Guard
 
 PER_PATH = 4
 """Files open of a path without a pattern: the one there, and former ones that are read to their end."""
@@ -237,9 +238,11 @@ class Multiline:
     def mistakes(self) -> Iterator[str]:
         if bool(self.start) == bool(self.continue_):
             yield ': needs start or continue, e.g. start = "^[0-9]{4}-"'
+        from vedette.decode.bounded import compiled
+
         for key, pattern in (("start", self.start), ("continue", self.continue_)):
             try:
-                bounded.compiled(pattern.encode())
+                compiled(pattern.encode())
             except ValueError as error:
                 yield f".{key}: not a regular expression: {error}"
         if not 0.1 <= self.timeout <= 300:
@@ -247,7 +250,9 @@ class Multiline:
 
     def asked(self, guard: Guard) -> Callable[[bytes], bool]:
         """Whether an event begins with a line; one at which the pattern takes too long begins one."""
-        search = bounded.finder((self.start or self.continue_).encode(), guard)
+        from vedette.decode.bounded import TooSlow, finder
+
+        search = finder((self.start or self.continue_).encode(), guard)
         starts = bool(self.start)
 
         def begins(line: bytes) -> bool:

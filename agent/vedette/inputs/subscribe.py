@@ -39,8 +39,7 @@ from vedette.model.counters import Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
-from vedette.system.backoff import BACKOFF
-from vedette.system.trouble import Firsts
+from vedette.system.trouble import BACKOFF, Firsts
 
 log = structlog.get_logger()
 

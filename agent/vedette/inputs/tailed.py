@@ -35,6 +35,8 @@ class Tailed:
     finished: bool = False
     waits: bool = False
     """Not read to its end for want of a descriptor."""
+    behind: int = 0
+    """Bytes that its last turn has left; 1 at least when it had none."""
 
     @property
     def position(self) -> int:

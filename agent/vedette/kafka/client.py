@@ -20,7 +20,7 @@ REFUSED = frozenset(
 
 def configuration(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
     """What every client of librdkafka needs, by its names. Raises OSError naming the file that cannot be read."""
-    made: dict[str, Any] = {
+    options: dict[str, Any] = {
         "bootstrap.servers": settings.servers,
         "client.id": client_id,
         "log_level": 0,  # errors come by error_cb
@@ -34,20 +34,20 @@ def configuration(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
     ):
         if path is not None:
             path.open("rb").close()  # else librdkafka says nothing of which file it is
-            made[name] = str(path)
+            options[name] = str(path)
     if settings.sasl != "none":
         assert settings.password_file is not None  # ``kafka_mistakes`` says so
         password = settings.password_file.read_text("utf-8").partition("\n")[0].strip()
         if not password:
             raise OSError(f"{settings.password_file}: is empty; expects one line")
-        made |= {
+        options |= {
             "sasl.mechanism": settings.sasl.upper(), "sasl.username": settings.username, "sasl.password": password,
         }  # fmt: skip
-    return made
+    return options
 
 
 def reason(error: KafkaError | KafkaException) -> str:
     """In a line, with the name by which Kafka's documentation knows it."""
-    found: Any = error.args[0] if isinstance(error, KafkaException) else error
-    text = " ".join(str(found.str()).split()) if isinstance(found, KafkaError) else str(found)
-    return f"{found.name()}: {text}" if isinstance(found, KafkaError) else text
+    cause: Any = error.args[0] if isinstance(error, KafkaException) else error
+    text = " ".join(str(cause.str()).split()) if isinstance(cause, KafkaError) else str(cause)
+    return f"{cause.name()}: {text}" if isinstance(cause, KafkaError) else text

@@ -33,9 +33,9 @@ class KafkaSettings:
         """What is wrong that one key alone does not show: each begins with ``.KEY: `` or ``: ``."""
         if find_spec("confluent_kafka") is None:
             yield f": needs confluent-kafka, which is not installed: {bring('kafka', running())}"
-        for one in self.brokers:
+        for broker in self.brokers:
             try:
-                split_address(one)
+                split_address(broker)
             except ValueError as error:
                 yield f".brokers: {error}"
         if (self.cert_file is None) != (self.key_file is None):

@@ -34,8 +34,8 @@ class Assembly:
     ) -> None:
         self._table, self._writer, self._library = table, writer, library
         self._created, self._duplicates = created, duplicates
-        known = table.before.seed
-        self._seed = created * 0x9E3779B97F4A7C15 & ((1 << 64) - 1) if known is None else known
+        seed = table.before.seed
+        self._seed = created * 0x9E3779B97F4A7C15 & ((1 << 64) - 1) if seed is None else seed
         self._valid = valid
         self._layouts: list[dict[str, Any]] = []
 
@@ -162,15 +162,17 @@ class Assembly:
     def _filter(self, number: int, key: Key, layout: str) -> dict[str, Any]:
         """What an index has before it: seed, filter, and of domains the fewest and most dots."""
         keys, name = self._keys(key), f"i{number}.filter"
-        made = shape(keys.count, _FILTER_BITS[layout], self._table.before.filters.get(number))
+        filter_shape = shape(keys.count, _FILTER_BITS[layout], self._table.before.filters.get(number))
         if self._library is None:
-            filtered, dots = pack.filtered(keys, self._seed, made)
+            filtered, dots = pack.filtered(keys, self._seed, filter_shape)
         else:
             ends = None if keys.ends is None else memoryview(keys.ends).cast("B")
-            given = made._asdict()
-            filtered, dots = self._library.lookup_filter(keys.arena, ends, keys.width, self._seed, given, made.size)
+            measures = filter_shape._asdict()
+            filtered, dots = self._library.lookup_filter(
+                keys.arena, ends, keys.width, self._seed, measures, filter_shape.size
+            )
         self._writer.section(name, filtered)
-        return {"seed": self._seed, "filter": {"part": name, **made._asdict()}, "dots": list(dots)}
+        return {"seed": self._seed, "filter": {"part": name, **filter_shape._asdict()}, "dots": list(dots)}
 
     def _spread(self, numbers: array[int]) -> bytes:
         if self._library is not None:
@@ -187,8 +189,8 @@ class Assembly:
             return {"layout": "sorted", "parts": [part], **filtered}, rows
         listed = list(self._keys(key))
         for width in (4, 16):
-            some = [one for one in listed if len(one) == width]
-            numbers = [number for number, one in enumerate(listed) if len(one) == width]
+            some = [address for address in listed if len(address) == width]
+            numbers = [number for number, address in enumerate(listed) if len(address) == width]
             if some:
                 part, count = self._points(key, f"i0.{width}", Keys(b"".join(some), None, width, len(some)), numbers)
                 parts.append(part)
@@ -256,15 +258,17 @@ class Assembly:
         if self._library is None:
             return pack.hash_entries(keys, self._seed, bits, unique)
         ends = None if keys.ends is None else memoryview(keys.ends).cast("B")
-        found, starts, marks, twins = self._library.lookup_hash(keys.arena, ends, keys.width, self._seed, bits, unique)
-        return integers(found), starts, marks, twins
+        entries, starts, marks, twins = self._library.lookup_hash(
+            keys.arena, ends, keys.width, self._seed, bits, unique
+        )
+        return integers(entries), starts, marks, twins
 
     def _ranges(self, number: int, key: Key, places: array[int]) -> dict[str, Any]:
         table = self._table
         if key.kind == "cidr":
             spans = table.networks[key.columns[0]]
         else:
-            low, high = (self._column(one) for one in key.columns)
+            low, high = (self._column(bound) for bound in key.columns)
             assert isinstance(low, Numbers)
             assert isinstance(high, Numbers)
             spans = list(_spans(table, key, low.data, high.data))
@@ -347,7 +351,7 @@ class Assembly:
                 shown["at"] = at
                 at += store["width"]
             if isinstance(column, Texts) and column.words is not None:
-                words = [one.encode("utf-8", "surrogatepass") for one in column.words if one is not None]
+                words = [word.encode("utf-8", "surrogatepass") for word in column.words if word is not None]
                 shown |= {"ends": f"c{number}.ends", "texts": f"c{number}.texts"}
                 self._writer.section(f"c{number}.ends", memoryview(array("I", accumulate(map(len, words)))))
                 self._writer.section(f"c{number}.texts", b"".join(words))
@@ -359,10 +363,10 @@ class Assembly:
         def parts() -> Iterator[bytes]:
             base = 0
             for start in range(0, len(order), _SLICE):
-                found, places = write(order[start : start + _SLICE], base)
-                base += len(found)
+                section, places = write(order[start : start + _SLICE], base)
+                base += len(section)
                 groups.append(places)
-                yield found
+                yield section
 
         self._writer.stream("records", parts())
         self._writer.section("groups", *groups)
@@ -377,13 +381,13 @@ class Assembly:
             return [], lambda order, base: pack.records(columns, order, base)
         passed = [
             (
-                one["code"],
-                one["width"],
-                memoryview(one["data"]).cast("B"),
-                memoryview(one["ends"]).cast("B") if "ends" in one else None,
-                one.get("there"),
+                column["code"],
+                column["width"],
+                memoryview(column["data"]).cast("B"),
+                memoryview(column["ends"]).cast("B") if "ends" in column else None,
+                column.get("there"),
             )
-            for one in columns
+            for column in columns
         ]
         symbols: list[bytes] = list(self._table.before.symbols) or library.lookup_symbols(passed)
         return symbols, lambda order, base: library.lookup_records(passed, memoryview(order).cast("B"), base, symbols)
@@ -396,9 +400,10 @@ def _bits(count: int, most: int) -> int:
 
 def _spans(table: Table, key: Key, low: array[Any], high: array[Any]) -> Iterator[tuple[int, int, int]]:
     for row, (first, last) in enumerate(zip(low, high, strict=True)):
-        one, other = real(first), real(last)
-        if one is None or other is None or one > other:
+        least = real(first)
+        most = real(last)
+        if least is None or most is None or least > most:
             raise BuildRefused(
                 f"{table.where(row)}: key {key}: {first} to {last} is no range of numbers below 2^53 in rising order"
             )
-        yield 8, int.from_bytes(ordered(one), "big"), int.from_bytes(ordered(other), "big")
+        yield 8, int.from_bytes(ordered(least), "big"), int.from_bytes(ordered(most), "big")

@@ -120,21 +120,28 @@ def _check(
         raise BuildRefused("a lookup needs a key: --key COLUMN:KIND")
     if len({*keys}) != len(keys):
         raise BuildRefused("a key is there twice")
-    for one in (*(c for key in keys for c in key.columns), *(valid or ())):
-        if one not in types:
-            raise BuildRefused(f"there is no column {one}; there are {', '.join(types)}")
+    for named in (*(c for key in keys for c in key.columns), *(valid or ())):
+        if named not in types:
+            raise BuildRefused(f"there is no column {named}; there are {', '.join(types)}")
     folded: dict[str, str] = {}
     for key in keys:
         wanted = {"number": ("int", "time"), "range": ("int", "float", "time")}.get(key.kind, ("text",))
-        for one in key.columns:
-            if types[one] not in wanted:
-                raise BuildRefused(f"key {key}: column {one} is of type {types[one]}, expects {' or '.join(wanted)}")
-            form = key.kind if key.kind in ("nocase", "domain", "ip", "cidr") else "text"
-            if types[one] == "text" and folded.setdefault(one, form) != form and {form, folded[one]} != {"ip", "cidr"}:
+        for named in key.columns:
+            if types[named] not in wanted:
                 raise BuildRefused(
-                    f"column {one} cannot be a key of kind {folded[one]} and of kind {form}: write it as two columns"
+                    f"key {key}: column {named} is of type {types[named]}, expects {' or '.join(wanted)}"
                 )
-    if valid is not None and any(types[one] != "time" for one in valid):
+            form = key.kind if key.kind in ("nocase", "domain", "ip", "cidr") else "text"
+            if (
+                types[named] == "text"
+                and folded.setdefault(named, form) != form
+                and {form, folded[named]} != {"ip", "cidr"}
+            ):
+                raise BuildRefused(
+                    f"column {named} cannot be a key of kind {folded[named]} and of kind {form}:"
+                    " write it as two columns"
+                )
+    if valid is not None and any(types[named] != "time" for named in valid):
         raise BuildRefused("the columns of validity have to be of type time: --type COLUMN:time")
     if duplicates == "first" and valid is not None:
         raise BuildRefused("duplicates: 'first' would drop the rows of other times of validity: 'refuse' or 'keep'")

@@ -25,8 +25,8 @@ class Texts:
         """``words``: of the dictionary, before any row has them."""
         self.form = form
         """``text``, ``nocase``, ``domain`` or ``ip`` of a key: made canonical, never a dictionary."""
-        known = {word: number for number, word in enumerate((None, *words))}
-        self.words: dict[str | None, int] | None = known if form is None else None
+        numbers = {word: number for number, word in enumerate((None, *words))}
+        self.words: dict[str | None, int] | None = numbers if form is None else None
         self.ids = array("I")
         self.arena = bytearray()
         self.ends = array("I")
@@ -140,8 +140,8 @@ class Numbers:
     def store(self) -> dict[str, Any]:
         if self.kind == "float":
             return {"code": "f", "width": 8, "data": self.data}
-        known = [number for number in self.data if number != NULL] if NULL in self.data else self.data
-        base, most = (min(known), max(known)) if known else (0, 0)
+        present = [number for number in self.data if number != NULL] if NULL in self.data else self.data
+        base, most = (min(present), max(present)) if present else (0, 0)
         width = max(1, ((most - base + 1).bit_length() + 7) // 8)
         if width > 8:
             raise BuildRefused("a column of integers spans 64 bits: make it one of text")
@@ -150,6 +150,6 @@ class Numbers:
 
 
 def integers(data: bytes) -> array[int]:
-    found = array("I")
-    found.frombytes(data)
-    return found
+    numbers = array("I")
+    numbers.frombytes(data)
+    return numbers

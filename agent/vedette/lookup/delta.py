@@ -27,21 +27,25 @@ def packed(name: str, block: bytes, reference: bytes = b"") -> bytes:
     """What travels for ``block``; ``reference``: the part of the earlier file that the receiver has."""
     if not reference:
         return name.encode() + b"\0" + zstandard.ZstdCompressor(level=_LEVEL).compress(block)
-    known = zstandard.ZstdCompressionDict(reference, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    dictionary = zstandard.ZstdCompressionDict(reference, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
     how = zstandard.ZstdCompressionParameters.from_level(
         _DELTA_LEVEL, source_size=len(block), dict_size=len(reference), write_content_size=1
     )
-    return name.encode() + b"\0" + zstandard.ZstdCompressor(dict_data=known, compression_params=how).compress(block)
+    return (
+        name.encode() + b"\0" + zstandard.ZstdCompressor(dict_data=dictionary, compression_params=how).compress(block)
+    )
 
 
 def unpacked(blob: bytes, size: int, reference: bytes = b"") -> bytes:
     """The block of ``size`` bytes. Raises LookupRefused."""
     frame = blob[blob.find(b"\0") + 1 :]
-    known = zstandard.ZstdCompressionDict(reference, dict_type=zstandard.DICT_TYPE_RAWCONTENT) if reference else None
+    dictionary = (
+        zstandard.ZstdCompressionDict(reference, dict_type=zstandard.DICT_TYPE_RAWCONTENT) if reference else None
+    )
     try:
         if zstandard.frame_content_size(frame) != size:
             raise LookupRefused("a block that arrived has another size than was signed")
-        return zstandard.ZstdDecompressor(dict_data=known).decompress(frame)
+        return zstandard.ZstdDecompressor(dict_data=dictionary).decompress(frame)
     except zstandard.ZstdError as error:
         raise LookupRefused(f"a block that arrived cannot be unpacked: {error}") from error
 

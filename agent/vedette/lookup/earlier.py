@@ -35,16 +35,20 @@ NOTHING = Earlier()
 def earlier(path: Path, columns: Sequence[Column], keys: Sequence[Key], library: Any) -> Earlier:
     """Of the lookup in ``path``, if it is one of this shape. ``library``: None where no kernel builds it."""
     try:
-        with Lookup.open(path, native=False) as found:
-            shape = [(index.columns, index.kind) for index in found.indexes]
-            if tuple(columns) != found.columns or [(key.columns, key.kind) for key in keys] != shape:
+        with Lookup.open(path, native=False) as lookup:
+            shape = [(index.columns, index.kind) for index in lookup.indexes]
+            if tuple(columns) != lookup.columns or [(key.columns, key.kind) for key in keys] != shape:
                 return NOTHING
-            if found.damaged() is not None:
+            if lookup.damaged() is not None:
                 return NOTHING
-            seed = next((one["seed"] for one in found.header.layouts if "seed" in one), None)
-            symbols = found.header.symbols if library is not None else ()
-            given = {number: one["filter"] for number, one in enumerate(found.header.layouts) if "filter" in one}
-            filters = {number: Shape(one["lines"], one["tests"]) for number, one in given.items()}
-            return Earlier(seed, symbols, found.words(), filters)
+            seed = next((layout["seed"] for layout in lookup.header.layouts if "seed" in layout), None)
+            symbols = lookup.header.symbols if library is not None else ()
+            filter_rows = {
+                number: layout["filter"] for number, layout in enumerate(lookup.header.layouts) if "filter" in layout
+            }
+            filters = {
+                number: Shape(filter_row["lines"], filter_row["tests"]) for number, filter_row in filter_rows.items()
+            }
+            return Earlier(seed, symbols, lookup.words(), filters)
     except (OSError, LookupRefused):
         return NOTHING

@@ -24,26 +24,26 @@ class Shape(NamedTuple):
     def size(self) -> int:
         return self.lines * LINE
 
-    def bits(self, found: int) -> tuple[int, Iterator[int]]:
+    def bits(self, hash_: int) -> tuple[int, Iterator[int]]:
         """The line of a hash, and its bits there."""
-        line, names = divmod(found * self.lines, 1 << 64)
+        line, names = divmod(hash_ * self.lines, 1 << 64)
         return line, (names >> (64 - _NAME * (1 + n)) & (1 << _NAME) - 1 for n in range(self.tests))
 
 
 def shape(count: int, bits: float, earlier: Shape | None = None) -> Shape:
     """For ``count`` keys, of ``bits`` each. ``earlier`` where it does nearly as well: then the bits of keys that stay
     keep their places, and the delta of the two versions is small."""
-    made = Shape(max(1, round(count * bits / (LINE * 8))), min(_MAX_TESTS, max(1, round(bits * 0.6))))
-    if earlier is not None and earlier.tests == made.tests and 0.97 <= earlier.lines / made.lines <= 1.03:
+    fresh = Shape(max(1, round(count * bits / (LINE * 8))), min(_MAX_TESTS, max(1, round(bits * 0.6))))
+    if earlier is not None and earlier.tests == fresh.tests and 0.97 <= earlier.lines / fresh.lines <= 1.03:
         return earlier
-    return made
+    return fresh
 
 
 def made(shape: Shape, hashes: Iterable[int]) -> bytes:
     """The filter of keys with these hashes."""
     lines = [0] * shape.lines
-    for found in hashes:
-        line, bits = shape.bits(found)
+    for hash_ in hashes:
+        line, bits = shape.bits(hash_)
         for bit in bits:
             lines[line] |= 1 << bit
     return b"".join(line.to_bytes(LINE, "little") for line in lines)
@@ -57,7 +57,7 @@ class Filter:
         if len(data) != self._shape.size or not data or not 1 <= self._shape.tests <= _MAX_TESTS:
             raise ValueError("a filter of another size")
 
-    def may_hold(self, found: int) -> bool:
+    def may_hold(self, hash_: int) -> bool:
         """Whether a key with this hash may be there; never False for one that is."""
-        line, bits = self._shape.bits(found)
+        line, bits = self._shape.bits(hash_)
         return all(self._data[line * LINE + bit // 8] >> bit % 8 & 1 for bit in bits)

@@ -59,10 +59,10 @@ class Set:
             if number >= count:
                 return None
         else:
-            found = bytes(data[inputs:at]).find(byte)
-            if found < 0:
+            place = bytes(data[inputs:at]).find(byte)
+            if place < 0:
                 return None
-            number = count - found - 1
+            number = count - place - 1
         first = inputs - count * wide - count * output - (output if state & 0x40 else 0)
         return self._target(inputs - (number + 1) * wide, wide, first)
 

@@ -30,15 +30,15 @@ class Table:
     ) -> None:
         self.names, self.keys, self.source, self.before = columns, keys, source, before
         self._library = library
-        forms = {one: "ip" if k.kind in ("ip", "cidr") else k.kind for k in keys for one in k.columns}
-        cidr = {one for k in keys if k.kind == "cidr" for one in k.columns}
+        forms = {column: "ip" if k.kind in ("ip", "cidr") else k.kind for k in keys for column in k.columns}
+        cidr = {column for k in keys if k.kind == "cidr" for column in k.columns}
         self.columns: list[Texts | Numbers] = [
             Texts(None if column.name in cidr else forms.get(column.name), before.words.get(column.name, ()))
             if column.type == "text"
             else Numbers(column.type)
             for column in columns
         ]
-        self.networks: dict[str, list[tuple[int, int, int]]] = {one: [] for one in cidr}
+        self.networks: dict[str, list[tuple[int, int, int]]] = {column: [] for column in cidr}
         """Of columns of networks: width, first and last address."""
         self.lines = array("I")
 
@@ -110,14 +110,14 @@ def _typed(values: Sequence[Any], kind: str) -> Sequence[Any]:
     for at, value in enumerate(values):
         if isinstance(value, list | dict):
             raise _Wrong(at, value, "a single value")
-    known = {(type(value), value): None if value is None or value == "" else make(value) for value in values}
-    found = [known[type(value), value] for value in values]
-    if None in found:
+    typed_by_value = {(type(value), value): None if value is None or value == "" else make(value) for value in values}
+    typed = [typed_by_value[type(value), value] for value in values]
+    if None in typed:
         for at, value in enumerate(values):
-            if found[at] is None and value is not None and value != "":
+            if typed[at] is None and value is not None and value != "":
                 raise _Wrong(at, value, {"int": "an integer of 64 bits", "float": "a number", "bool": "true or false",
                                          "time": "a time, as 2026-05-06T07:08:09Z"}[kind])  # fmt: skip
-    return found
+    return typed
 
 
 def _text(value: object, at: int) -> str | None:
@@ -133,8 +133,8 @@ def _text(value: object, at: int) -> str | None:
 def _integer(value: object) -> int | None:
     if type(value) is str:
         value = value.strip()
-    found = integer(value)
-    return None if found == NULL else found
+    number = integer(value)
+    return None if number == NULL else number
 
 
 def _real(value: object) -> float | None:
@@ -180,10 +180,10 @@ def _addresses(values: Sequence[Any], library: Any) -> tuple[bytes, Sequence[int
         if wrong is not None:
             raise _Wrong(wrong, values[wrong] or None, "an address")
         return arena, integers(ends)
-    found = []
+    addresses = []
     for at, value in enumerate(values):
         packed = address(value.strip())
         if packed is None:
             raise _Wrong(at, value or None, "an address")
-        found.append(packed)
-    return b"".join(found), list(accumulate(map(len, found)))
+        addresses.append(packed)
+    return b"".join(addresses), list(accumulate(map(len, addresses)))

@@ -2,20 +2,18 @@
 
     lookups/
       assets/
-        1763852400000000-3f9a0c6d21be.vlookup    build time and first 12 digits of the version
-        assets.vlookup -> 1763…                   current: what rules ask
-        previous -> …                             what was current before it
-        withdrawn -> …                            after a rollback: what was rolled back from; its file may be gone
+        1763852400000000-3f9a0c6d21be.vlookup    versions by build time, and links: vedette/system/versions.py
+        assets.vlookup                            current: what rules ask
+        previous, withdrawn
         by-fleet                                  the fleet's documents have named it: nothing else counts for this name
       .incoming/
         assets-3f9a0c6d21be.part                  what has arrived so far of a new version
 
 Invariants: a file gets its name when each of its blocks has the digest that was signed, and is synced before that;
-``current`` moves after it by an atomic rename, so a crash between any two steps leaves the old or the new version
-current, whole. ``previous`` is never built later than ``current``: of the two rules ask the later. Versions only rise:
-by build time, and above what was rolled back from; but for those that the fleet's documents name, whose own serial
-rises. A partial file needs no record of what is in it: each block is checked against its digest when it is opened
-again, so a kill costs at most the block that was being written.
+``current`` moves after it. ``previous`` is never built later than ``current``: of the two rules ask the later. Versions
+only rise: by build time, and above what was rolled back from; but for those that the fleet's documents name, whose own
+serial rises. A partial file needs no record of what is in it: each block is checked against its digest when it is
+opened again, so a kill costs at most the block that was being written.
 """
 
 from __future__ import annotations
@@ -23,21 +21,21 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from vedette.lookup.layout import NAME, LookupRefused
+from vedette.lookup.names import SUFFIX
 from vedette.lookup.sign import Signed, head_of, opened, same, signed_in, verify
-from vedette.lookup.table import SUFFIX, Lookup
+from vedette.lookup.table import Lookup
 from vedette.system.durable import sync_path
+from vedette.system.versions import PREVIOUS, Versions, digits_of, number_of
 
 RESERVE = 16 << 20
 """Bytes that stay free on the disk."""
 INCOMING = ".incoming"
 BY_FLEET = "by-fleet"
-_FILE = re.compile(rf"(\d{{1,17}})-([0-9a-f]{{12}})\{SUFFIX}")
 
 
 class DiskShort(OSError):
@@ -46,12 +44,12 @@ class DiskShort(OSError):
 
 def delivered(folder: Path) -> list[dict[str, Lookup]]:
     """The current lookups by name, and those that were current before, opened; what cannot be opened is left out."""
-    found: list[dict[str, Lookup]] = [{}, {}]
+    lookups: list[dict[str, Lookup]] = [{}, {}]
     for name in _names(folder):
-        for place, link in enumerate((f"{name}{SUFFIX}", "previous")):
+        for place, link in enumerate((f"{name}{SUFFIX}", PREVIOUS)):
             with suppress(LookupRefused, OSError):
-                found[place][name] = Lookup.open((folder / name / link).resolve(strict=True))
-    return found
+                lookups[place][name] = Lookup.open((folder / name / link).resolve(strict=True))
+    return lookups
 
 
 def mapped(folder: Path) -> int:
@@ -81,16 +79,19 @@ class Installed:
     def names(self) -> list[str]:
         return _names(self.folder)
 
+    def _versions(self, name: str) -> Versions:
+        return Versions(self.folder / name, SUFFIX, current=f"{name}{SUFFIX}", rising=True)
+
     def current(self, name: str) -> Path | None:
-        return self._linked(name, f"{name}{SUFFIX}")
+        return self._versions(name).current
 
     def previous(self, name: str) -> Path | None:
-        return self._linked(name, "previous")
+        return self._versions(name).previous
 
     def has(self, name: str, version: str) -> bool:
         """Whether this version is current."""
         path = self.current(name)
-        return path is not None and path.is_file() and _digits(path) == version[:12]
+        return path is not None and path.is_file() and digits_of(path) == version[:12]
 
     def governed(self, name: str) -> bool:
         """Whether the fleet's documents have ever named a lookup of this name: no other source counts any more."""
@@ -115,8 +116,8 @@ class Installed:
         if by_fleet:
             if signed.fleet != self.fleet:
                 raise LookupRefused(f"it is signed for {signed.fleet or 'no fleet'}; this agent is of {self.fleet}")
-            gone = self._linked(signed.name, "withdrawn")
-            if gone is not None and _digits(gone) == signed.version[:12]:
+            gone = self._versions(signed.name).withdrawn
+            if gone is not None and digits_of(gone) == signed.version[:12]:
                 raise LookupRefused("this version was rolled back on this agent: build it again")
             return
         if self.governed(signed.name):
@@ -129,10 +130,11 @@ class Installed:
                     f"it is signed for {whom}; this agent is of fleet {wanted[0]}, channel {wanted[1]}:"
                     " sign it with `vedette lookup sign --fleet`"
                 )
-        path, gone = self.current(signed.name), self._linked(signed.name, "withdrawn")
-        if path is not None and _built(path) > signed.created:
+        path = self.current(signed.name)
+        gone = self._versions(signed.name).withdrawn
+        if path is not None and number_of(path) > signed.created:
             raise LookupRefused("it was built before the installed version: build it again")
-        if gone is not None and _built(gone) >= signed.created and not self.has(signed.name, signed.version):
+        if gone is not None and number_of(gone) >= signed.created and not self.has(signed.name, signed.version):
             raise LookupRefused("this version, or a later one, was rolled back on this agent: build it again")
 
     def part(self, signed: Signed) -> Part:
@@ -158,26 +160,16 @@ class Installed:
         """Make a part that has all blocks current. Raises LookupRefused and OSError, with the old version current."""
         part.sync()
         same(part.path, part.signed)
-        signed, folder = part.signed, self.folder / part.signed.name
-        folder.mkdir(exist_ok=True)
+        signed = part.signed
+        versions = self._versions(signed.name)
+        versions.folder.mkdir(exist_ok=True)
         sync_path(self.folder)
         if by_fleet:
-            (folder / BY_FLEET).touch()
-        target = folder / f"{signed.created}-{signed.version[:12]}{SUFFIX}"
+            (versions.folder / BY_FLEET).touch()
+        target = versions.path(signed.created, signed.version)
         part.path.rename(target)
-        sync_path(folder)
-        before, earlier = self.current(signed.name), self.previous(signed.name)
-        if earlier is not None and _built(earlier) > signed.created:
-            (folder / "previous").unlink()
-            sync_path(folder)
-        self._link(signed.name, f"{signed.name}{SUFFIX}", target)
-        later = before is not None and _built(before) > signed.created
-        if before is not None and before != target and before.exists() and not later:
-            self._link(signed.name, "previous", before)
-        gone = self._linked(signed.name, "withdrawn")
-        if gone is not None and _built(gone) < signed.created:
-            (folder / "withdrawn").unlink()
-        self._prune(signed.name)
+        sync_path(versions.folder)
+        versions.switch(target)
         return target
 
     def take(self, path: Path, *, by_fleet: bool = False) -> Part | None:
@@ -201,23 +193,19 @@ class Installed:
     def remove(self, name: str) -> None:
         """Take away what the fleet's documents have brought; a crash in between leaves the version before it or none,
         and the next call ends it. Raises OSError."""
-        folder = self.folder / name
-        for link in ("previous", f"{name}{SUFFIX}"):
-            (folder / link).unlink(missing_ok=True)
-        sync_path(folder)
-        self._prune(name)
+        self._versions(name).clear()
 
     def rollback(self, name: str) -> Path:
         """Make the version before the current one current. Raises LookupRefused when there is none."""
-        current, target = self.current(name), self.previous(name)
+        versions = self._versions(name)
+        current = versions.current
+        target = versions.previous
         if current is None:
             raise LookupRefused(f"no lookup {name} is installed here")
         if target is None or target == current or not target.exists():
             raise LookupRefused(f"no earlier version of {name} is kept: build it again, and publish it")
-        self._link(name, "withdrawn", current)
-        self._link(name, f"{name}{SUFFIX}", target)
-        (self.folder / name / "previous").unlink(missing_ok=True)
-        sync_path(self.folder / name)
+        versions.withdraw(current)
+        versions.go_back(target)
         return target
 
     def verified(self, name: str) -> Path | None:
@@ -229,38 +217,10 @@ class Installed:
         try:
             verify(path, self.trusted)
         except (LookupRefused, OSError) as error:
-            earlier = self.previous(name)
-            if earlier is not None and earlier.exists() and earlier != path:
-                self._link(name, f"{name}{SUFFIX}", earlier)
-                now = "the version before is current"
-            else:
-                (self.folder / name / f"{name}{SUFFIX}").unlink(missing_ok=True)
-                now = "none is current until it arrives again"
-            path.unlink(missing_ok=True)
+            stands_in = self._versions(name).drop(path)
+            now = "the version before is current" if stands_in else "none is current until it arrives again"
             raise LookupRefused(f"{path}: {error}; {now}") from error
         return path
-
-    def _prune(self, name: str) -> None:
-        kept = {self.current(name), self.previous(name)}
-        for path in (self.folder / name).iterdir():
-            if (_FILE.fullmatch(path.name) and path not in kept) or path.name.endswith(".tmp"):
-                path.unlink(missing_ok=True)
-
-    def _linked(self, name: str, link: str) -> Path | None:
-        folder = self.folder / name
-        try:
-            target = os.readlink(folder / link)
-        except OSError:
-            return None
-        return folder / target if _FILE.fullmatch(target) else None
-
-    def _link(self, name: str, link: str, path: Path) -> None:
-        folder = self.folder / name
-        temporary = folder / f".{link}.tmp"
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(path.name)
-        temporary.rename(folder / link)
-        sync_path(folder)
 
 
 class Part:
@@ -333,14 +293,6 @@ class Earlier:
         with self._path.open("rb") as source:
             source.seek(len(self._signed.head) + start)
             return source.read(size)
-
-
-def _built(path: Path) -> int:
-    return int(path.name.partition("-")[0])
-
-
-def _digits(path: Path) -> str:
-    return path.stem.partition("-")[2]
 
 
 def files(folder: Path) -> Iterator[Path]:

@@ -9,7 +9,7 @@
     range    a number as a float of 64 bits; the table's keys are lowest and highest
 
 A value that cannot be a key of the kind gives None, and is in no table. Python and the kernel must agree to the bit
-(``agent/kernel/src/lookup.rs``).
+(``agent/kernel/src/lookup_keys.rs``).
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def mix(a: int, b: int) -> int:
 
 def hash64(key: bytes, seed: int) -> int:
     """64 bits of every byte of ``key``: words of 8 bytes, the last filled up with NUL, each folded in by a product."""
-    found = seed ^ len(key) * _ONE & _WORD
+    hash_ = seed ^ len(key) * _ONE & _WORD
     for at in range(0, len(key), 8):
-        found = mix(found ^ int.from_bytes(key[at : at + 8], "little") ^ _TWO, _ONE)
-    return mix(found ^ _ONE, _TWO)
+        hash_ = mix(hash_ ^ int.from_bytes(key[at : at + 8], "little") ^ _TWO, _ONE)
+    return mix(hash_ ^ _ONE, _TWO)
 
 
 def spread(number: int) -> int:

@@ -124,7 +124,7 @@ class Writer:
                     "layouts": header.layouts,
                     "width": header.width,
                     "symbols": header.symbols,
-                    "sections": {name: list(one) for name, one in self.sections.items()},
+                    "sections": {name: list(span) for name, span in self.sections.items()},
                 }
             )
         )
@@ -164,19 +164,19 @@ def parse(data: Any) -> tuple[Header, int, str]:
         raise LookupRefused(f"its header is not one of a lookup ({error}): build it again") from error
 
 
-def _header(given: Mapping[str, Any], end: int) -> Header:
+def _header(document: Mapping[str, Any], end: int) -> Header:
     header = Header(
-        name=given["name"],
-        rows=given["rows"],
-        created=given["created"],
-        columns=tuple(Column(*one) for one in given["columns"]),
-        indexes=tuple(Index(name, kind, tuple(of), unique) for name, kind, of, unique in given["indexes"]),
-        valid=None if given["valid"] is None else (given["valid"][0], given["valid"][1]),
-        stores=given["stores"],
-        layouts=given["layouts"],
-        width=given["width"],
-        symbols=given["symbols"],
-        sections={name: (at, size, digest) for name, (at, size, digest) in given["sections"].items()},
+        name=document["name"],
+        rows=document["rows"],
+        created=document["created"],
+        columns=tuple(Column(*column) for column in document["columns"]),
+        indexes=tuple(Index(name, kind, tuple(of), unique) for name, kind, of, unique in document["indexes"]),
+        valid=None if document["valid"] is None else (document["valid"][0], document["valid"][1]),
+        stores=document["stores"],
+        layouts=document["layouts"],
+        width=document["width"],
+        symbols=document["symbols"],
+        sections={name: (at, size, digest) for name, (at, size, digest) in document["sections"].items()},
     )
     names = [column.name for column in header.columns]
     if any(at < _START.size or size < 0 or at + size > end for at, size, _ in header.sections.values()):

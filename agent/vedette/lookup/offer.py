@@ -45,20 +45,27 @@ class Announcement(NamedTuple):
         try:
             if len(data) > MAX_ANNOUNCEMENT:
                 raise ValueError(f"{len(data)} bytes, at most {MAX_ANNOUNCEMENT}")
-            given = orjson.loads(data)
-            found = cls(
-                given["name"], given["version"], given["created"], given["rows"], given["size"], given["offer"],
-                given.get("replaced"),
-            )  # fmt: skip
-            if not NAME.fullmatch(found.name) or not _DIGEST.fullmatch(found.version):
+            document = orjson.loads(data)
+            announcement = cls(
+                document["name"],
+                document["version"],
+                document["created"],
+                document["rows"],
+                document["size"],
+                document["offer"],
+                document.get("replaced"),
+            )
+            if not NAME.fullmatch(announcement.name) or not _DIGEST.fullmatch(announcement.version):
                 raise ValueError("name or version is none")
-            if not _DIGEST.fullmatch(found.offer) or not _DIGEST.fullmatch(found.replaced or found.offer):
+            offers = (announcement.offer, announcement.replaced or announcement.offer)
+            if not all(_DIGEST.fullmatch(digest) for digest in offers):
                 raise ValueError("offer: expects 64 lower-case hex digits")
-            if any(type(number) is not int or number < 0 for number in (found.created, found.rows, found.size)):
+            numbers = (announcement.created, announcement.rows, announcement.size)
+            if any(type(number) is not int or number < 0 for number in numbers):
                 raise ValueError("created, rows and size: expect integers")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LookupRefused(f"not an announcement of a lookup: {error}") from error
-        return found
+        return announcement
 
 
 class Delta(NamedTuple):
@@ -89,10 +96,10 @@ class Offer(NamedTuple):
         try:
             if len(data) > MAX_OFFER:
                 raise ValueError(f"{len(data)} bytes, at most {MAX_OFFER}")
-            given: dict[str, Any] = msgpack.unpackb(data)
-            deltas = {number: Delta(digest, start, length) for number, digest, start, length in given["deltas"]}
-            found = cls(given["head"], given["whole"], given["base"], deltas)
-            if any(type(part) is not bytes for part in (found.head, found.whole)) or type(found.base) is not str:
+            document: dict[str, Any] = msgpack.unpackb(data)
+            deltas = {number: Delta(digest, start, length) for number, digest, start, length in document["deltas"]}
+            offer = cls(document["head"], document["whole"], document["base"], deltas)
+            if any(type(part) is not bytes for part in (offer.head, offer.whole)) or type(offer.base) is not str:
                 raise ValueError("parts of another type")
             for number, (digest, start, length) in deltas.items():
                 if type(number) is not int or type(digest) is not bytes or len(digest) != 32:
@@ -101,9 +108,9 @@ class Offer(NamedTuple):
                     raise ValueError("a delta against no part of a file")
         except (KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
             raise LookupRefused(f"not an offer of a lookup: {error}") from error
-        return found
+        return offer
 
     def blobs(self) -> set[str]:
         """Hex digests of all blobs that it names."""
-        found = {self.whole[at : at + 32].hex() for at in range(0, len(self.whole), 32)}
-        return found | {delta.digest.hex() for delta in self.deltas.values()}
+        digests = {self.whole[at : at + 32].hex() for at in range(0, len(self.whole), 32)}
+        return digests | {delta.digest.hex() for delta in self.deltas.values()}

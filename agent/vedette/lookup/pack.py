@@ -43,8 +43,8 @@ def hash_entries(keys: Keys, seed: int, bits: int, unique: bool) -> tuple[array[
     listed = list(keys)
     hashes, twins = _merged(listed, sorted((hash64(key, seed), row) for row, key in enumerate(listed)), unique)
     order = array("I", [row for _, row in hashes])
-    marks = bytes(found >> (56 - bits) & 255 for found, _ in hashes)
-    return order, directory([found >> (64 - bits) for found, _ in hashes], bits), marks, twins
+    marks = bytes(hash_ >> (56 - bits) & 255 for hash_, _ in hashes)
+    return order, directory([hash_ >> (64 - bits) for hash_, _ in hashes], bits), marks, twins
 
 
 def filtered(keys: Keys, seed: int, shape: Shape) -> tuple[bytes, tuple[int, int]]:
@@ -55,14 +55,14 @@ def filtered(keys: Keys, seed: int, shape: Shape) -> tuple[bytes, tuple[int, int
 
 def _merged(keys: Sequence[bytes], ranked: list[tuple[int, int]], unique: bool) -> tuple[list[tuple[int, int]], Twins]:
     twins: Twins = []
-    kept = ranked[:1]
+    merged = ranked[:1]
     for before, here in pairwise(ranked):
         if before[0] == here[0] and keys[before[1]] == keys[here[1]]:
             twins.append((before[1], here[1]))
             if unique:
                 continue
-        kept.append(here)
-    return kept, twins[:MAX_TWINS]
+        merged.append(here)
+    return merged, twins[:MAX_TWINS]
 
 
 def directory(places: Sequence[int], bits: int) -> bytes:

@@ -42,16 +42,16 @@ class Hashed:
         self._filter, self._dots = _filter(layout, part), layout["dots"]
 
     def find(self, key: bytes) -> Iterator[Found]:
-        for one in suffixes(key, self._dots) if self._kind == "domain" else (key,):
-            found = hash64(one, self._seed)
-            if not self._filter.may_hold(found):
+        for suffix in suffixes(key, self._dots) if self._kind == "domain" else (key,):
+            hash_ = hash64(suffix, self._seed)
+            if not self._filter.may_hold(hash_):
                 continue
-            place = found >> (64 - self._bits)
-            mark = found >> (56 - self._bits) & 255
+            place = hash_ >> (64 - self._bits)
+            mark = hash_ >> (56 - self._bits) & 255
             for at in range(self._dir[place], self._dir[place + 1]):
                 if self._fps[at] == mark:
                     row = self._rows.row(at if self._refs is None else self._refs[at])
-                    if canonical(self._kind, row[self._column]) == one:
+                    if canonical(self._kind, row[self._column]) == suffix:
                         yield row
 
 
@@ -106,7 +106,7 @@ class Sorted:
     """The keys themselves: the row is the key."""
 
     def __init__(self, layout: dict[str, Any], part: Part, kind: str) -> None:
-        self._parts = {one["width"]: Points(one, part) for one in layout["parts"]}
+        self._parts = {points["width"]: Points(points, part) for points in layout["parts"]}
         self._kind, self._seed, self._filter = kind, layout["seed"], _filter(layout, part)
 
     def find(self, key: bytes) -> Iterator[Found]:
@@ -143,14 +143,16 @@ class Automaton:
         self._filter, self._dots = _filter(layout, part), layout["dots"]
 
     def find(self, key: bytes) -> Iterator[Found]:
-        for one in suffixes(key, self._dots) if self._kind == "domain" else (key,):
-            if self._filter.may_hold(hash64(one, self._seed)) and self._set.holds(one):
-                yield (one.decode("utf-8", "surrogatepass"),)
+        for suffix in suffixes(key, self._dots) if self._kind == "domain" else (key,):
+            if self._filter.may_hold(hash64(suffix, self._seed)) and self._set.holds(suffix):
+                yield (suffix.decode("utf-8", "surrogatepass"),)
 
 
 class Ranges:
     def __init__(self, layout: dict[str, Any], part: Part, rows: Rows) -> None:
-        self._parts = {one["width"]: (Points(one, part), part(one["nodes"]).cast("I")) for one in layout["parts"]}
+        self._parts = {
+            ranges["width"]: (Points(ranges, part), part(ranges["nodes"]).cast("I")) for ranges in layout["parts"]
+        }
         self._parents, self._refs = part(layout["parents"]).cast("I"), part(layout["refs"]).cast("I")
         self._rows = rows
 

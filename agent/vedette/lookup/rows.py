@@ -46,14 +46,14 @@ class Rows:
     def row(self, number: int) -> tuple[Any, ...]:
         at = self._place(number)
         texts = at + self._width
-        found = []
+        values = []
         for store, kind in zip(self._stores, self._types, strict=True):
             if store["code"] == "t":
                 value, texts = self._text(texts)
-                found.append(value)
+                values.append(value)
             else:
-                found.append(self._fixed(store, kind, at + store["at"]))
-        return tuple(found)
+                values.append(self._fixed(store, kind, at + store["at"]))
+        return tuple(values)
 
     def words(self, store: dict[str, Any]) -> list[str]:
         """The dictionary of a column."""
@@ -75,13 +75,13 @@ class Rows:
 
     def _size(self, at: int) -> tuple[int, int]:
         """The size of the text at ``at`` (-1: null) and where its codes begin."""
-        found = shift = 0
+        number = shift = 0
         while True:
             byte = self._records[at]
             at += 1
-            found |= (byte & 127) << shift
+            number |= (byte & 127) << shift
             if byte < 128:
-                return found - 1, at
+                return number - 1, at
             shift += 7
 
     def _text(self, at: int) -> tuple[str | None, int]:

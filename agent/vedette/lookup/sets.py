@@ -1,32 +1,61 @@
-"""The lookups that a rule set may ask, by name: those of files and folders, those that a bundle carries."""
+"""The lookups that a rule set may ask, by name: those of files and folders, those that a bundle carries, those that are
+installed on this host.
+
+What opens and reads a lookup is imported by each function when there is a first: an agent without any loads none of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vedette.bundle.trust import Bundle
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
-from vedette.lookup.layout import LookupRefused
-from vedette.lookup.table import SUFFIX, Lookup
+from vedette.lookup.names import FOLDER, SUFFIX
 from vedette.plan.plan import Plan
 
-FOLDER = "lookups/"
-"""Begins the names of a bundle's parts that are lookups."""
+if TYPE_CHECKING:
+    from vedette.bundle.trust import Bundle
+    from vedette.lookup.table import Lookup
 
 
 def opened(paths: Iterable[Path]) -> dict[str, Lookup]:
     """Of files, and of what lies in folders; the name is that of the file without its suffix. One that is refused is
     left out, so that the rules that ask it do not run and the others do."""
-    found = {}
-    for path in paths:
-        for file in sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]:
-            if file.suffix == SUFFIX and not file.name.startswith("."):
-                with suppress(LookupRefused, OSError):
-                    found[file.stem] = Lookup.open(file)
-    return found
+    listed = [file for path in paths for file in (sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path])]
+    files = [file for file in listed if file.suffix == SUFFIX and not file.name.startswith(".")]
+    if not files:
+        return {}
+    from vedette.lookup.layout import LookupRefused
+    from vedette.lookup.table import Lookup
+
+    lookups = {}
+    for file in files:
+        with suppress(LookupRefused, OSError):
+            lookups[file.stem] = Lookup.open(file)
+    return lookups
+
+
+def delivered(folder: Path) -> list[dict[str, Lookup]]:
+    """The current lookups by name, and those that were current before, opened; what cannot be opened is left out.
+
+    ``folder``: of this host's installed lookups."""
+    if not folder.is_dir():
+        return [{}, {}]
+    from vedette.lookup import installed
+
+    return installed.delivered(folder)
+
+
+def links(folder: Path) -> list[Path]:
+    """The current lookup of each name that is installed, under a path whose stem is the name."""
+    if not folder.is_dir():
+        return []
+    from vedette.lookup import installed
+
+    return installed.links(folder)
 
 
 def engine_of(artifact: Artifact, lookups: Mapping[str, Lookup] | None = None, *, route: bool = True) -> Engine:
@@ -51,37 +80,47 @@ def whole(plan: Plan) -> Artifact:
 
 def carried(parts: Mapping[str, bytes]) -> dict[str, Lookup]:
     """Of a verified bundle's parts. Raises LookupRefused."""
-    found = {}
+    from vedette.lookup.layout import LookupRefused
+    from vedette.lookup.table import Lookup
+
+    lookups = {}
     for part, data in parts.items():
         if part.startswith(FOLDER):
             name = part.removeprefix(FOLDER).removesuffix(SUFFIX)
             try:
-                found[name] = Lookup.of(data, name)
+                lookups[name] = Lookup.of(data, name)
             except LookupRefused as error:
                 raise LookupRefused(f"its part {part}: {error}") from error
-    return found
+    return lookups
 
 
 def made(files: Mapping[str, bytes]) -> dict[str, Lookup]:
     """Those that came out of compiling rules, by name (``engine/artifact.py``). Raises LookupRefused."""
+    if not files:
+        return {}
+    from vedette.lookup.table import Lookup
+
     return {name: Lookup.of(data, name) for name, data in files.items()}
 
 
 def chosen(plan: Plan, *groups: Mapping[str, Lookup]) -> dict[str, Lookup]:
     """Of each name the newest lookup of ``groups`` that has what ``plan`` asks of it; where none has, the newest, so
     that who takes the plan says what lacks."""
-    found = {}
+    lookups = {}
     for name in dict.fromkeys(name for group in groups for name in group):
-        listed = sorted((g[name] for g in groups if name in g), key=lambda one: one.header.created, reverse=True)
-        found[name] = next((one for one in listed if not plan.lacks({name: one}, (name,))), listed[0])
-    return found
+        listed = sorted((g[name] for g in groups if name in g), key=lambda lookup: lookup.header.created, reverse=True)
+        lookups[name] = next((lookup for lookup in listed if not plan.lacks({name: lookup}, (name,))), listed[0])
+    return lookups
 
 
 def shape(path: Path) -> str:
     """What a rule that asks the lookup in a file depends on when it is compiled: columns and keys, not rows; or why it
     is none. Raises OSError."""
+    from vedette.lookup.layout import LookupRefused
+    from vedette.lookup.table import Lookup
+
     try:
-        with Lookup.open(path, native=False) as found:
-            return repr((found.columns, found.indexes, found.header.valid))
+        with Lookup.open(path, native=False) as lookup:
+            return repr((lookup.columns, lookup.indexes, lookup.header.valid))
     except LookupRefused as error:
         return str(error)

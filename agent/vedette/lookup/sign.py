@@ -78,11 +78,11 @@ def sign(path: Path, target: Path, key: Ed25519PrivateKey, fleet: str = "", chan
     """Write the lookup in ``path`` to ``target``, signed by ``key`` for ``fleet`` and ``channel`` or for none; a
     signature that it has is replaced. Raises LookupRefused, ValueError for names that are none, OSError."""
     temporary = target.with_name(f".{target.name}.tmp")
-    with Lookup.open(path, native=False) as found, path.open("rb") as source:
-        if (part := found.damaged()) is not None:
+    with Lookup.open(path, native=False) as lookup, path.open("rb") as source:
+        if (part := lookup.damaged()) is not None:
             raise LookupRefused(f"its part {part} is damaged: build it again")
         start = body_at(source)
-        head = head_for(found, source, start, key, fleet, channel)
+        head = head_for(lookup, source, start, key, fleet, channel)
         with temporary.open("wb") as file:
             file.write(head)
             for piece in _pieces(source, start):
@@ -94,19 +94,19 @@ def sign(path: Path, target: Path, key: Ed25519PrivateKey, fleet: str = "", chan
 
 
 def head_for(
-    found: Lookup, source: BinaryIO, start: int, key: Ed25519PrivateKey, fleet: str = "", channel: str = ""
+    lookup: Lookup, source: BinaryIO, start: int, key: Ed25519PrivateKey, fleet: str = "", channel: str = ""
 ) -> bytes:
-    """Record and list for the lookup ``found``, whose file lies in ``source`` from ``start`` on. Raises as ``sign``."""
+    """Record and list for ``lookup``, whose file lies in ``source`` from ``start`` on. Raises as ``sign``."""
     size = source.seek(0, os.SEEK_END) - start
     if size > MAX_SIZE:
         raise LookupRefused(f"{size} bytes are more than the {MAX_SIZE} a signed lookup may have: split the table")
     listed = bytes(
         msgpack.packb(
             {
-                "name": found.name,
-                "version": found.version,
-                "created": found.header.created,
-                "rows": found.header.rows,
+                "name": lookup.name,
+                "version": lookup.version,
+                "created": lookup.header.created,
+                "rows": lookup.header.rows,
                 "size": size,
                 "block": BLOCK,
                 "blocks": b"".join(hashlib.sha256(piece).digest() for piece in _pieces(source, start)),
@@ -158,13 +158,13 @@ def opened(head: bytes, trusted: Iterable[str] | None) -> Signed:
         raise LookupRefused("what is signed is no lookup of this format: sign it again with `vedette lookup sign`")
     _, size = _LIST.unpack_from(body)
     try:
-        given = msgpack.unpackb(body[_LIST.size : _LIST.size + size])
+        header = msgpack.unpackb(body[_LIST.size : _LIST.size + size])
         signed = Signed(
-            given["name"], given["version"], given["created"], given["rows"], given["size"], given["blocks"],
+            header["name"], header["version"], header["created"], header["rows"], header["size"], header["blocks"],
             sealed.fleet, sealed.channel, head,
         )  # fmt: skip
         count = -(-signed.size // BLOCK)
-        if given["block"] != BLOCK or count > MAX_BLOCKS or len(signed.digests) != 32 * count or signed.created < 0:
+        if header["block"] != BLOCK or count > MAX_BLOCKS or len(signed.digests) != 32 * count or signed.created < 0:
             raise ValueError("blocks of another size or number")
         if not NAME.fullmatch(signed.name) or len(signed.version) != 64 or int(signed.version, 16) < 0:
             raise ValueError(f"the name {signed.name!r}")
@@ -199,8 +199,8 @@ def verify(path: Path, trusted: Iterable[str] | None) -> Signed:
 
 def same(path: Path, signed: Signed) -> None:
     """Raises LookupRefused unless the file is the lookup that its list names, and one that can be used."""
-    with Lookup.open(path) as found:
-        if (found.name, found.version, found.header.created) != (signed.name, signed.version, signed.created):
+    with Lookup.open(path) as lookup:
+        if (lookup.name, lookup.version, lookup.header.created) != (signed.name, signed.version, signed.created):
             raise LookupRefused("its list names another lookup than the file is: sign it again")
 
 

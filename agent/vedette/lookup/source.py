@@ -40,28 +40,28 @@ def read(
     form = SUFFIXES.get(path.suffix.lower())
     if form is None:
         raise BuildRefused(f"{path}: expects a file that ends in {', '.join(SUFFIXES)}")
-    wrong = [one for one in types.values() if one not in TYPES]
+    wrong = [kind for kind in types.values() if kind not in TYPES]
     if wrong:
         raise BuildRefused(f"{wrong[0]!r} is no type of a column: expects one of {', '.join(TYPES)}")
     with ExitStack() as opened:
         if form == "parquet":
-            found = _parquet(path, opened.enter_context(path.open("rb")), types, columns)
+            source = _parquet(path, opened.enter_context(path.open("rb")), types, columns)
         elif form == "jsonl":
-            found = _jsonl(path, opened.enter_context(path.open("rb")), types, kinds, columns)
+            source = _jsonl(path, opened.enter_context(path.open("rb")), types, kinds, columns)
         else:
             lines = opened.enter_context(path.open(encoding="utf-8-sig", newline=""))
-            found = _csv(path, lines, "\t" if form == "tsv" else ",", types, kinds, columns)
-        known = {column.name for column in found.columns}
+            source = _csv(path, lines, "\t" if form == "tsv" else ",", types, kinds, columns)
+        names = {column.name for column in source.columns}
         for name in (*types, *columns):
-            if name not in known:
-                raise BuildRefused(f"{path}: there is no column {name}; there are {', '.join(sorted(known))}")
-        yield found
+            if name not in names:
+                raise BuildRefused(f"{path}: there is no column {name}; there are {', '.join(sorted(names))}")
+        yield source
 
 
 def header(path: Path) -> tuple[str, ...]:
     """The columns of a table. Raises as ``read``."""
-    with read(path, {}, {}) as found:
-        return tuple(column.name for column in found.columns)
+    with read(path, {}, {}) as source:
+        return tuple(column.name for column in source.columns)
 
 
 def _type(name: str, types: Mapping[str, str], kinds: Mapping[str, str], otherwise: str = "text") -> str:
@@ -114,11 +114,11 @@ def _blank(values: Sequence[str]) -> Sequence[str | None]:
 
 def _lines(rows: Sequence[Sequence[str]], before: int) -> list[int]:
     """The line on which each row begins, where some values hold line ends."""
-    found = []
+    numbers = []
     for row in rows:
-        found.append(before + 1)
+        numbers.append(before + 1)
         before += 1 + sum(value.count("\n") for value in row)
-    return found
+    return numbers
 
 
 def _jsonl(
@@ -146,34 +146,34 @@ def _jsonl(
         raise BuildRefused(f"{path}: it is empty")
     guess = {str: "text", bool: "bool", int: "int", float: "float"}
     names = [name for name in first[1] if not columns or name in columns]
-    found = tuple(Column(one, _type(one, types, kinds, guess.get(type(first[1][one]), "text"))) for one in names)
-    known = {*first[1]}
+    listed = tuple(Column(name, _type(name, types, kinds, guess.get(type(first[1][name]), "text"))) for name in names)
+    names_of_first = {*first[1]}
 
     def batches() -> Iterator[Batch]:
         pending = [first]
         while pending:
             for number, row in pending:
-                if not row.keys() <= known:
-                    other = next(name for name in row if name not in known)
+                if not row.keys() <= names_of_first:
+                    other = next(name for name in row if name not in names_of_first)
                     raise BuildRefused(f"{path}:{number}: {other!r} is not among the keys of the first object")
             yield Batch([[row.get(name) for _, row in pending] for name in names], [number for number, _ in pending])
             pending = list(islice(ahead, BATCH))
 
-    return Source(found, batches())
+    return Source(listed, batches())
 
 
-def _parquet(path: Path, given: IO[bytes], types: Mapping[str, str], columns: Sequence[str]) -> Source:
+def _parquet(path: Path, opened: IO[bytes], types: Mapping[str, str], columns: Sequence[str]) -> Source:
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
         raise BuildRefused(f"{path}: Parquet needs pyarrow: pip install 'vedette[region]', or give CSV") from None
     try:
-        file = pyarrow.parquet.ParquetFile(given)
+        file = pyarrow.parquet.ParquetFile(opened)
     except pyarrow.ArrowInvalid as error:
         raise BuildRefused(f"{path}: not Parquet: {error}") from None
     of = pyarrow.types
-    found = []
+    listed = []
     for field in file.schema_arrow:
         if columns and field.name not in columns:
             continue
@@ -183,11 +183,11 @@ def _parquet(path: Path, given: IO[bytes], types: Mapping[str, str], columns: Se
              if fits(field.type)), None)  # fmt: skip
         if kind is None:
             raise BuildRefused(f"{path}: column {field.name} is of type {field.type}: leave it out with --columns")
-        found.append(Column(field.name, types.get(field.name, kind)))
+        listed.append(Column(field.name, types.get(field.name, kind)))
 
     def batches() -> Iterator[Batch]:
         row = 1
-        for batch in file.iter_batches(BATCH, columns=[column.name for column in found]):
+        for batch in file.iter_batches(BATCH, columns=[column.name for column in listed]):
             values = []
             for column in batch.columns:
                 if of.is_timestamp(column.type):
@@ -196,4 +196,4 @@ def _parquet(path: Path, given: IO[bytes], types: Mapping[str, str], columns: Se
             yield Batch(values, range(row, row + batch.num_rows))
             row += batch.num_rows
 
-    return Source(tuple(found), batches())
+    return Source(tuple(listed), batches())

@@ -30,8 +30,6 @@ from vedette.lookup.rows import Rows
 from vedette.plan.ir import fold, text
 
 Row = tuple[Any, ...]
-SUFFIX = ".vlookup"
-"""Of the file of a lookup; what stands before it is what rules call it."""
 
 
 class _Probe(Protocol):
@@ -234,12 +232,12 @@ class Lookup:
 
 
 def _numbers(indexes: tuple[Index, ...]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for number, index in enumerate(indexes):
-        found.setdefault(index.name, number)
-        found.setdefault(f"{'..'.join(index.columns)}:{index.kind}", number)
-        found.setdefault("..".join(index.columns), number)
-    return found
+        numbers.setdefault(index.name, number)
+        numbers.setdefault(f"{'..'.join(index.columns)}:{index.kind}", number)
+        numbers.setdefault("..".join(index.columns), number)
+    return numbers
 
 
 def _probe(

@@ -11,8 +11,8 @@ Each counter is counted at its own stage, never by subtraction: ``received`` at 
 log, ``judged`` by the pipeline. After a kill ``settle`` brings them up to what the log holds.
 
 No counter that was shown goes back, over a kill either: what is evaluated is shown when it is committed (``visible``),
-what the inputs count is kept on disk when it is reported (``reported.py``). Only what an input reads again, since the
-raw log does not hold it, is taken back (``settle``).
+what the inputs count is kept on disk when it is reported (``pipeline/lives.py``). Only what an input reads again, since
+the raw log does not hold it, is taken back (``settle``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from enum import StrEnum
 from typing import Any
 
 UNKNOWN = "?"
-"""The input of events whose frame is so damaged that it does not name it; no input's name, see ``config.Name``."""
+"""The input of events whose frame is so damaged that it does not name it; no input's name, see
+``model.settings.Name``."""
 
 
 class Dropped(StrEnum):
@@ -65,6 +66,7 @@ class Log(StrEnum):
     CONNECTION_REFUSED = "connection_refused"
     CONNECTION_EVICTED = "connection_evicted"
     CONNECTION_STALLED = "connection_stalled"
+    INPUT_FAILED = "input_failed"
     DESCRIPTORS_FEW = "descriptors_few"
     DESCRIPTORS_SPENT = "descriptors_spent"
     TLS_REFUSED = "tls_refused"
@@ -111,6 +113,8 @@ class Log(StrEnum):
     SEGMENT_ARCHIVED = "segment_archived"
     ARCHIVE_FAILED = "archive_failed"
     ARCHIVE_RECOVERED = "archive_recovered"
+    ARCHIVE_ROW_REFUSED = "archive_row_refused"
+    ARCHIVE_INDEX_DAMAGED = "archive_index_damaged"
     LITERALS_KEPT = "literals_kept"
     RULES_LOADED = "rules_loaded"
     RULES_REFUSED = "rules_refused"
@@ -205,7 +209,7 @@ TOTALS: Mapping[str, str] = {
     "lookup_bytes": "Bytes of lookups that arrived from the region",
     "alerts_sent": "Alerts handed to the uplink, repeats included",
     "bytes_sent": "Bytes of alerts handed to the uplink",
-    "decode_failed": "MQTT payloads that should be JSON and are not",
+    "decode_failed": "MQTT payloads that should be JSON and are not, Kafka records whose headers cannot be read",
     "commits": "Transactions of the store",
     "replans": "Switches to another rule set while running",
     "connections_refused": "Connections that were not accepted",
@@ -360,10 +364,10 @@ class Counters:
             if (missing := self.stored[name] - events) > 0:
                 self.lost[name, Lost.MISSING] += missing
             self.stored[name] = max(events, self.stored[name])
-            known = self.stored[name] + sum(inputs.get(name, {"dropped": {}})["dropped"].values())
-            if (unwritten := self.received[name] - known) > 0:
+            accounted = self.stored[name] + sum(inputs.get(name, {"dropped": {}})["dropped"].values())
+            if (unwritten := self.received[name] - accounted) > 0:
                 self.dropped[name, Dropped.UNWRITTEN] += unwritten
-            self.received[name] = max(known, self.received[name])
+            self.received[name] = max(accounted, self.received[name])
         if (missing := stored - sum(self.stored.values())) > 0:
             for counter in (self.received, self.stored):
                 counter[UNKNOWN] += missing

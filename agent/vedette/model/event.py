@@ -62,6 +62,11 @@ class FilePosition(NamedTuple):
         """Which file: its path and inode; at one path several may follow each other."""
         return self.path, self.inode
 
+    @property
+    def of_file(self) -> bool:
+        """Whether it is of a file, and not of a journal, Kafka's partition or the kernel's audit log."""
+        return not self.path.startswith(("journal:", "kafka:", "audit:"))
+
 
 def lines(data: bytes) -> int:
     """How many newlines ``data`` holds: what ``count`` says, in less than half of its time."""
@@ -74,7 +79,7 @@ class Chunk:
 
     input: str
     codec: str
-    """The decoder's name, a key of ``inputs.decode.CODECS``."""
+    """The decoder's name, a key of ``decode.codecs.CODECS``."""
     received_at: int
     data: bytes
     ends: array[int] | None = None

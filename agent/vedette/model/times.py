@@ -9,7 +9,8 @@
 | in JSON: RFC 3339, or a number since 1970 | ``1795168800.25`` | ``time_of`` |
 | whatever a person may write | ``2026-11-20 10:00``, ``Fri, 20 Nov 2026 10:00:00 +0100`` | ``written_time`` |
 
-An event's own time is never taken for more than ``MAX_SKEW`` after its receipt: ``clamp``.
+An event's own time is never taken for more than ``MAX_SKEW`` after its receipt, nor for one before the year 1 of UTC,
+which no table could hold: ``clamp``.
 
 All times are UTC microseconds since 1970. A function gives None for what is not of its form, but ``seconds``, which
 raises ValueError. ``zone`` is taken where the text names none; None is UTC.
@@ -28,6 +29,7 @@ MONTHS = {name: i for i, name in enumerate(b"jan feb mar apr may jun jul aug sep
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _AHEAD = 48 * HOUR
 """A yearless time may be so far after its receipt."""
 _MAX_TIME = 64
@@ -56,10 +58,10 @@ def seconds(text: str) -> float:
 
 
 def clamp(event_time: int | None, received_at: int) -> tuple[int, bool]:
-    """The event time to go by, and whether it was set to the receipt because it lies too far after it."""
+    """The event time to go by, and whether it was set to the receipt: it lies too far after it, or in no year."""
     if event_time is None:
         return received_at, False
-    return (received_at, True) if event_time > received_at + MAX_SKEW else (event_time, False)
+    return (event_time, False) if _FIRST <= event_time <= received_at + MAX_SKEW else (received_at, True)
 
 
 def micros(time: datetime) -> int:

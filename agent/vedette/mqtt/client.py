@@ -34,17 +34,17 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from vedette.model.counters import Log
 from vedette.mqtt.connection import CONNECT_SECONDS, Connection, Message, Session
 from vedette.mqtt.settings import MqttSettings
-from vedette.mqtt.tls import Renewed, client_context, expiry
-from vedette.mqtt.tls import reason as tls_reason
-from vedette.system.backoff import BACKOFF, Backoff
-from vedette.system.trouble import Trouble
+from vedette.system.trouble import BACKOFF, Backoff, Trouble
+
+if TYPE_CHECKING:
+    from vedette.mqtt.tls import ClientContext, Renewed
 
 log = structlog.get_logger()
 
@@ -90,9 +90,7 @@ class MqttClient:
         """Connections in a row that ended soon."""
         self._since = 0.0
         """Monotonic: when the last one was made."""
-        files = (settings.ca_file, settings.cert_file, settings.key_file)
-        context = partial(client_context, *files, unverified=session.unverified)
-        self._tls = Renewed(context, files) if settings.url.startswith("mqtts:") else None
+        self._tls = _tls(settings, session) if settings.url.startswith("mqtts:") else None
         self._topics: dict[str, None] = dict.fromkeys(subscriptions)
         self._on_message = on_message
         self._on_session = on_session
@@ -103,6 +101,22 @@ class MqttClient:
         """Connections begun."""
         self._closing = asyncio.Event()
         self._again = False
+
+    def _why(self, error: Exception) -> str:
+        """Return why no connection came about, for people."""
+        if self._tls is None:
+            return str(error) or type(error).__name__
+        from vedette.mqtt.tls import reason
+
+        return reason(error)
+
+    def _expiry(self) -> str:
+        """Return a remark that our own certificate is no longer, or not yet, good; else empty."""
+        if self._tls is None:
+            return ""
+        from vedette.mqtt.tls import expiry
+
+        return expiry(self.settings.cert_file)
 
     async def run(self) -> None:
         """Stay connected until cancelled or ``close``; raises only what ``on_message`` or ``on_session`` raised."""
@@ -127,7 +141,7 @@ class MqttClient:
                 reason = str(error)
                 event = Log.BROKER_AWAY if error.errno else Log.BROKER_REFUSED
             except (OSError, ValueError, TimeoutError) as error:
-                reason = tls_reason(error)
+                reason = self._why(error)
                 event = Log.BROKER_AWAY
             finally:
                 self.connected.clear()
@@ -150,7 +164,7 @@ class MqttClient:
             if started and lived > BRIEF_SECONDS:
                 logged.ends()
             if logged.begins(event):
-                if self._tls is not None and (remark := expiry(self.settings.cert_file)):
+                if remark := self._expiry():
                     reason = f"{reason}; {remark}"
                 action = "give each an id of its own; retrying" if event == Log.BROKER_TAKEN_OVER else "retrying"
                 log.warning(event, broker=self.settings.url, client_id=self.client_id, reason=reason, action=action)
@@ -272,3 +286,11 @@ class MqttClient:
         self._closing.set()
         if self._connection is not None:
             await self._connection.close()
+
+
+def _tls(settings: MqttSettings, session: Session) -> Renewed[ClientContext]:
+    """Return the context of connections by TLS, whose module a client without goes without."""
+    from vedette.mqtt.tls import Renewed, client_context
+
+    files = (settings.ca_file, settings.cert_file, settings.key_file)
+    return Renewed(partial(client_context, *files, unverified=session.unverified), files)

@@ -17,7 +17,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage, MQTTv5
@@ -29,7 +29,9 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from vedette.model.event import MAX_EVENT
 from vedette.mqtt.settings import MqttSettings
-from vedette.mqtt.tls import ClientContext, Renewed
+
+if TYPE_CHECKING:
+    from vedette.mqtt.tls import ClientContext, Renewed
 
 CONNECT_SECONDS = 10.0
 """For name lookup, TCP, TLS and for CONNACK, each."""

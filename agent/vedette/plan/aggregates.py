@@ -1,4 +1,4 @@
-"""What a correlation can measure of a window's matches: one row of ``Kind`` for each aggregate.
+"""Measures that a correlation can take of a window's matches: one row of ``Kind`` for each aggregate.
 
 A row says what the aggregate reads of each match, which function measures a stretch of matches, and what it allows the
 state to forget. The function alone makes it work; a ``running`` form makes it fast in large windows. Everything else
@@ -9,8 +9,6 @@ Sums and averages are exact and rounded once, percentiles interpolate linearly b
 
 from __future__ import annotations
 
-import math
-import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
@@ -20,14 +18,14 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
-Number = int | float
+from vedette.plan.numbers import Number, exact_sum
 
 _UNIT = 1074
 """Every finite double is a multiple of 2 to the power of minus this."""
 
 
 class Reads(Enum):
-    """What is read of each match."""
+    """The thing that is read of each match."""
 
     NOTHING = 0
     RULE = 1
@@ -172,14 +170,8 @@ def distinct(read: Sequence[Any], percent: float) -> int:
 
 def total(read: Sequence[Number], percent: float) -> Number:
     """The exact sum, rounded once."""
-    found = sum(read)
-    if type(found) is int:
-        return found
-    if max(map(abs, read)) <= 1 << 53:
-        return math.fsum(read)
-    exact = Sum()
-    exact.take(read)
-    return exact.value(percent) or 0.0
+    summed = sum(read)
+    return summed if type(summed) is int else exact_sum(read)
 
 
 def mean(read: Sequence[Number], percent: float) -> float:
@@ -194,7 +186,7 @@ def percentile(read: Sequence[Number], percent: float) -> Number:
 
 
 def at_rank(ranked: Sequence[Number], percent: float) -> Number:
-    """Of ``n`` numbers in order, by linear interpolation between the two nearest ranks; the last has rank n - 1.
+    """Interpolate linearly between the two nearest ranks of ``n`` numbers in order; the last has rank n - 1.
 
     Exact, and rounded once: Python's division of integers is. So it lies between the two, and rises with ``percent``.
     """
@@ -247,9 +239,9 @@ class Kind(StrEnum):
     row: Aggregate
 
     def __new__(cls, name: str, row: Any = None) -> Kind:
-        one = str.__new__(cls, name)
-        one._value_, one.row = name, row
-        return one
+        kind = str.__new__(cls, name)
+        kind._value_, kind.row = name, row
+        return kind
 
     EVENT_COUNT = "event_count", Aggregate(Reads.NOTHING, how_many, True, Keeps.NEWEST)
     VALUE_COUNT = "value_count", Aggregate(Reads.TEXT, distinct, True, Keeps.ONE_EACH, Distinct, 64)
@@ -261,18 +253,3 @@ class Kind(StrEnum):
         "value_percentile", Aggregate(Reads.NUMBER, percentile, False, running=Ranked, entry_bytes=8, percentile=True),
     )  # fmt: skip
     VALUE_MEDIAN = "value_median", Aggregate(Reads.NUMBER, percentile, False, running=Ranked, entry_bytes=8)
-
-
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-
-
-def number_of(value: Any) -> Number | None:
-    """A number, or the one that a text is written as in JSON's syntax; None for all else."""
-    if isinstance(value, str):
-        value = value.strip()
-        if len(value) > 300 or not (match := _NUMBER.fullmatch(value)):
-            return None
-        value = int(value) if match[1] is match[2] is None else float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value if abs(value) < 1 << 63 else float(value)

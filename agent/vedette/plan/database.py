@@ -17,7 +17,7 @@ illegal instruction, or goes on with wrong results where LZCNT (abm) lacks. Of a
 
 
 def _lacking() -> list[str]:
-    """Of ``NEEDED``, what this processor lacks; nothing where that is unknown."""
+    """Return what of ``NEEDED`` this processor lacks; nothing where that is unknown."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             flags = next((line.split() for line in file if line.startswith("flags")), None)
@@ -105,9 +105,9 @@ class Scanner:
 
     def hits(self, data: bytes) -> list[tuple[int, int]]:
         """Number and end of every match."""
-        found: list[tuple[int, int]] = []
-        self.scan(data, lambda number, _from, to, _flags, _context: found.append((number, to)))
-        return found
+        hits: list[tuple[int, int]] = []
+        self.scan(data, lambda number, _from, to, _flags, _context: hits.append((number, to)))
+        return hits
 
     def dump(self) -> bytes:
         return bytes(hyperscan.dumpb(self._db))
@@ -136,16 +136,16 @@ LIBRARY = f"vectorscan {_HEAD[7]}.{_HEAD[6]}.{_HEAD[5]}, patterns {SCHEME}"
 
 
 def fault() -> str | None:
-    """What this library does wrong that it must not; None when the known cases come out right.
+    """Say what this library does wrong that it must not; None when the known cases come out right.
 
     Vectorscan 5.4.12 drops matches: its two-byte accelerator skips over them (VectorCamp/vectorscan, issues 358 and
     382; mended after that release). A rule that silently never fires is worse than none.
     """
     for expressions, data in _MUST_MATCH:
-        found: list[int] = []
+        numbers: list[int] = []
         scanner = Scanner.compile([Pattern(expression, DOTALL) for expression in expressions])
-        scanner.scan(data, lambda number, *_, found=found: found.append(number))
-        if 0 not in found:
+        scanner.scan(data, lambda number, *_, numbers=numbers: numbers.append(number))
+        if 0 not in numbers:
             return f"{LIBRARY} misses {expressions[0].decode()!r} in {data.decode()!r}: install hyperscan 0.7.13"
     return None
 

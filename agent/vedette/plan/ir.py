@@ -31,10 +31,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from vedette.decode.values import ABSENT
 from vedette.model.event import LogSource
-from vedette.plan.relation import Suppress
 
 KEYWORDS = ""
 """The field of a keyword search."""
@@ -115,6 +115,30 @@ TRUE = And(())
 """Holds for every event."""
 
 
+MAX_SPAN = 366 * 86400 * 1_000_000
+"""Of a suppression, and of a correlation's window: microseconds."""
+
+
+class Suppress(NamedTuple):
+    """Alerts of one rule with the same values of ``by`` are folded into the first for ``seconds``."""
+
+    by: tuple[str, ...]
+    seconds: float
+
+    def to_row(self) -> list[Any]:
+        return [list(self.by), self.seconds]
+
+
+def suppress_of(row: Any) -> Suppress | None:
+    """The inverse of ``Suppress.to_row``; raises ValueError or TypeError."""
+    if row is None:
+        return None
+    by, seconds = row
+    if not all(isinstance(name, str) for name in by) or not 0 < float(seconds) <= MAX_SPAN / 1e6:
+        raise ValueError("not a suppression")
+    return Suppress(tuple(by), float(seconds))
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One detection; ``digest`` covers its meaning (expression, predicates, log source), not its texts."""
@@ -131,6 +155,8 @@ class Rule:
     path: str
     line: int
     suppress: Suppress | None = None
+
+    noun: ClassVar[str] = "rule"
 
 
 class Refusal(NamedTuple):
@@ -244,13 +270,13 @@ _LATIN_FOLDING = bytes(
 def variants(char: str) -> list[str]:
     """Every character that folds to what ``char`` folds to, in order; ASCII among them."""
     folded = fold(char)
-    found = {folded, *(chr(code) for code in _unfolding().get(folded, ()))}
-    return sorted(found | ({folded.upper()} if folded.isascii() else set()))
+    characters = {folded, *(chr(code) for code in _unfolding().get(folded, ()))}
+    return sorted(characters | ({folded.upper()} if folded.isascii() else set()))
 
 
 @functools.cache
 def _unfolding() -> dict[str, list[int]]:
-    """What ``folding`` changes, by what it gives under ``fold``."""
+    """Return what ``folding`` changes, by what it gives under ``fold``."""
     table: dict[str, list[int]] = {}
     for code in folding():
         table.setdefault(fold(chr(code)), []).append(code)
@@ -272,15 +298,15 @@ def leaves(value: Any) -> list[Any]:
     """The values in a list, however deep lists are nested in it; of any other value itself alone."""
     if type(value) is not list:
         return [value]
-    found = []
+    flat = []
     stack = [value]  # not recursion: an event may nest a thousand lists
     while stack:
         item = stack.pop()
         if type(item) is list:
             stack.extend(reversed(item))
         else:
-            found.append(item)
-    return found
+            flat.append(item)
+    return flat
 
 
 def as_shown(value: object) -> str | None:
@@ -288,3 +314,13 @@ def as_shown(value: object) -> str | None:
     if isinstance(value, list):
         return ", ".join(filter(None, map(text, leaves(value)))) or None
     return text(value)
+
+
+def scalar(value: Any) -> Any:
+    """A field's value as one text or number; a list's texts joined; None for none."""
+    if value is ABSENT or value is None or isinstance(value, dict):
+        return None
+    if isinstance(value, list):
+        scalars = [item for item in leaves(value) if item is not None and not isinstance(item, dict)]
+        return scalars[0] if len(scalars) == 1 else as_shown(scalars)
+    return value

@@ -6,7 +6,7 @@ stay below a third of each. Lists of thousands of values belong into a lookup fi
 
 What they bound: the front-end's work (``MAX_FILE``, ``MAX_NODES``, ``MAX_NESTING``, ``MAX_TESTS``), the memory of the
 groups' bitsets, which is quadratic in the tests of one field (``MAX_OF_FIELD``), and the pattern compiler, which spells
-out counted repeats (``MAX_WEIGHT``, ``MAX_REPEATS``).
+out counted repeats (``MAX_WEIGHT``, ``MAX_REPEATS``) and has all patterns in one database (``MAX_WEIGHTS``).
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ MAX_WEIGHT = 5_000
 MAX_REPEATS = 20_000
 """What counted repeats add to the regular expressions of a rule set, all together: the pattern compiler takes about a
 millisecond for each character."""
+MAX_WEIGHTS = 200_000
+"""Characters that the regular expressions of a rule set spell out, all together: 20 s of the pattern compiler.
+SigmaHQ's rules have 5,000."""
 MAX_RULES = 50_000
 """Rules and correlations of a rule set."""
 
@@ -96,22 +99,26 @@ class SetFull(ValueError):
 class Tally:
     """The predicates of a rule set, counted against the bounds."""
 
-    __slots__ = ("_fields", "_repeats", "count")
+    __slots__ = ("_fields", "_repeats", "_weight", "count")
 
     def __init__(self) -> None:
         self.count = 0
         self._fields: Counter[str] = Counter()
         self._repeats = 0
+        self._weight = 0
 
-    def check(self, p: Predicate) -> int:
-        """What the counted repeats of ``p`` add; raises ValueError when it is beyond a bound itself, SetFull when the
-        set would be."""
+    def check(self, p: Predicate) -> tuple[int, int]:
+        """The weight of a regular expression ``p``, and what of it are counted repeats; raises ValueError when ``p`` is
+        beyond a bound itself, SetFull when the set would be."""
         size = max(map(len, map(str, p.value))) if isinstance(p.value, tuple) else len(str(p.value))
         if size > MAX_TEXT:
             raise ValueError(f"a value of {size} characters: the limit is {MAX_TEXT}")
         if p.op is Op.GLOB and isinstance(p.value, tuple) and len(p.value) > MAX_WILDCARDS:
             raise ValueError(f"a value of {len(p.value)} parts between wildcards: the limit is {MAX_WILDCARDS}")
-        repeats = max(0, check_regex(str(p.value)) - len(str(p.value))) if p.op is Op.REGEX else 0
+        heavy = check_regex(str(p.value)) if p.op is Op.REGEX else 0
+        repeats = max(0, heavy - size)
+        if self._weight + heavy > MAX_WEIGHTS:
+            raise SetFull(f"the rule set's regular expressions have more than {MAX_WEIGHTS} characters together")
         if self._repeats + repeats > MAX_REPEATS:
             raise SetFull(
                 f"the counted repeats of the rule set's regular expressions add more than {MAX_REPEATS} characters"
@@ -120,11 +127,13 @@ class Tally:
             raise SetFull(f"the rule set has more than {MAX_PREDICATES} different tests: use lookups")
         if self._fields[p.field] >= MAX_OF_FIELD:
             raise SetFull(f"the rule set has more than {MAX_OF_FIELD} tests of the field {p.field!r:.60}: use lookups")
-        return repeats
+        return heavy, repeats
 
     def add(self, p: Predicate) -> None:
         """Count a predicate in; raises as ``check`` does, and it is not counted then."""
-        self._repeats += self.check(p)
+        heavy, repeats = self.check(p)
+        self._weight += heavy
+        self._repeats += repeats
         self.count += 1
         self._fields[p.field] += 1
 
@@ -132,7 +141,10 @@ class Tally:
         """Count a predicate out."""
         self.count -= 1
         self._fields[p.field] -= 1
-        self._repeats -= max(0, weight(str(p.value)) - len(str(p.value))) if p.op is Op.REGEX else 0
+        if p.op is Op.REGEX:
+            heavy = weight(str(p.value))
+            self._weight -= heavy
+            self._repeats -= max(0, heavy - len(str(p.value)))
 
 
 def check(predicates: Collection[Predicate]) -> None:

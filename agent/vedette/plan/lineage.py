@@ -39,20 +39,20 @@ _NONE: Fields = frozenset()
 
 def of_statement(statement: Statement) -> Mapping[str, Fields]:
     """By the name of a column of the statement's rows the fields that it comes from."""
-    known = dict[bytes, list[Fields]]()
+    by_node = dict[bytes, list[Fields]]()
     for node in nodes(statement.root):
-        below = [known[one.fingerprint] for one in node.inputs]
+        below = [by_node[source.fingerprint] for source in node.inputs]
         columns = _columns(node, below)
-        every = _all(column for one in below for column in one)
-        known[node.fingerprint] = [*columns, *[every] * (len(node.columns) - len(columns))][: len(node.columns)]
-    found = dict[str, Fields]()
-    for named, fields in zip(statement.root.columns, known[statement.root.fingerprint], strict=True):
-        found[named.name] = found.get(named.name, _NONE) | fields
-    return found
+        every = _all(column for input_columns in below for column in input_columns)
+        by_node[node.fingerprint] = [*columns, *[every] * (len(node.columns) - len(columns))][: len(node.columns)]
+    by_name = dict[str, Fields]()
+    for named, fields in zip(statement.root.columns, by_node[statement.root.fingerprint], strict=True):
+        by_name[named.name] = by_name.get(named.name, _NONE) | fields
+    return by_name
 
 
 def _columns(node: Node, below: list[list[Fields]]) -> list[Fields]:
-    """Of each column; what lacks at the end comes from all."""
+    """Return the fields of each column; what lacks at the end comes from all."""
     first = below[0] if below else []
 
     def of(value: Any) -> Fields:
@@ -67,7 +67,7 @@ def _columns(node: Node, below: list[list[Fields]]) -> list[Fields]:
                 for source in node.sources
             ]
         case Calc():
-            return [of(one) for one in node.exprs]
+            return [of(expression) for expression in node.exprs]
         case Apply():
             return [*first, *map(of, node.functions)]
         case Union():
@@ -79,8 +79,8 @@ def _columns(node: Node, below: list[list[Fields]]) -> list[Fields]:
         case Over():
             return [*first, *map(of, node.aggregates)]
         case Windowed() | Grouped():
-            made = [*(first[at - 1] for at in node.keys), *map(of, node.aggregates)]
-            return [*made, *[_NONE] * (len(node.columns) - len(made))]
+            grouped = [*(first[at - 1] for at in node.keys), *map(of, node.aggregates)]
+            return [*grouped, *[_NONE] * (len(node.columns) - len(grouped))]
         case LookupJoin():
             return [*first, *[of(node.key)] * (len(node.columns) - len(first))]
         case Join():
@@ -90,12 +90,14 @@ def _columns(node: Node, below: list[list[Fields]]) -> list[Fields]:
     return []
 
 
-def of_correlation(one: Correlation) -> Mapping[str, Fields]:
+def of_correlation(correlation: Correlation) -> Mapping[str, Fields]:
     """By the name of a group or a value in its alerts the fields of its rules that are meant."""
-    found = {name: frozenset(slot.field(name) for slot in one.slots) for name in one.group_by}
-    if one.kind.row.numeric:
-        found[one.kind.value] = frozenset(slot.field(name) for slot in one.slots for name in one.field)
-    return found
+    by_name = {name: frozenset(slot.field(name) for slot in correlation.slots) for name in correlation.group_by}
+    if correlation.kind.row.numeric:
+        by_name[correlation.kind.value] = frozenset(
+            slot.field(name) for slot in correlation.slots for name in correlation.field
+        )
+    return by_name
 
 
 def _all(parts: Iterable[Fields]) -> Fields:

@@ -23,24 +23,33 @@ candidate). The proof, bottom up:
   but for what the negation of "null or absent" needs.
 
 Of a rule's clauses one or two are searched for (``choose``): the cheapest, and where that one is hot a second, so that
-an event is a candidate only if it has a literal of both. Of a long literal a part is searched for (``window.py``).
+an event is a candidate only if it has a literal of both. Of a long literal a part is searched for (``WINDOW``).
+
+The decoders' tables say which names of fields need not stand in an event, and what is made (``decode/fields.py``). A
+further format, declared or a plugin's, gives its fields under names of its own, too, and some synthetic. So where one
+gives the field of a predicate, literals are chosen as if the predicate were about the event as a whole (``sought``):
+its value stands there, under whatever name; of a synthetic field nothing does.
 
 Literals are lower-case bytes and are searched without regard to the case of ASCII.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import re._constants as sre
 import re._parser as sre_parse
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from vedette.decode.aliases import ALIASES
+from vedette.decode.codecs import Codec
 from vedette.decode.fields import is_made, provenance, stands_as
-from vedette.decode.provenance import Provenance
-from vedette.plan.ir import ANY, FIELD_OPS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, variants
+from vedette.decode.formats.base import Provenance
+from vedette.plan.ir import ANY, FIELD_OPS, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, variants
 from vedette.plan.operators import OPERATORS, Value
 
 Literals = frozenset[bytes]
@@ -69,7 +78,7 @@ class Measured(Protocol):
 
 
 class Choice(NamedTuple):
-    """What of a rule is searched for."""
+    """The clauses of a rule that are searched for."""
 
     first: Literals | None
     """None: the rule is always a candidate."""
@@ -183,8 +192,8 @@ _NUMERIC = re.compile(rb"[-+]?[0-9]*\.?[0-9]*(e[-+]?[0-9]*)?|-?inf|nan")
 
 def pieces(text: str) -> list[bytes]:
     """The runs of ``text`` that every escape leaves as they are, lower-case, long enough to search for."""
-    found = (match[0].lower().encode() for match in _SAFE.finditer(text))
-    return [piece for piece in found if not piece.isspace() and _long_enough(piece)]
+    runs = (match[0].lower().encode() for match in _SAFE.finditer(text))
+    return [piece for piece in runs if not piece.isspace() and _long_enough(piece)]
 
 
 def _long_enough(piece: bytes) -> bool:
@@ -236,18 +245,18 @@ def _unions(children: Sequence[Sequence[Literals]]) -> list[Literals]:
         return []
     unions = []
     for rank in range(max(map(len, children), default=0)):
-        taken = [child[min(rank, len(child) - 1)] for child in children]
-        union = frozenset().union(*taken)
+        picked = [child[min(rank, len(child) - 1)] for child in children]
+        union = frozenset().union(*picked)
         if len(union) <= MAX_LITERALS:
-            unions.append(Names(union) if any(isinstance(one, Names) for one in taken) else union)
+            unions.append(Names(union) if any(isinstance(clause, Names) for clause in picked) else union)
     return unions
 
 
-def _ranked(found: Sequence[Literals], cost: Cost) -> list[Literals]:
+def _ranked(unranked: Sequence[Literals], cost: Cost) -> list[Literals]:
     def price(clause: Literals) -> tuple[float, int, list[bytes]]:
         return _price(clause, cost), -sum(map(len, clause)), sorted(clause)
 
-    return sorted(set(found), key=price)[:MAX_CLAUSES]
+    return sorted(set(unranked), key=price)[:MAX_CLAUSES]
 
 
 NAME = 0.3
@@ -255,7 +264,7 @@ NAME = 0.3
 
 
 def _price(clause: Literals, cost: Cost | Measured) -> float:
-    """What the hits of ``clause`` cost. Unmeasured, any other comes before one of names."""
+    """Return what the hits of ``clause`` cost. Unmeasured, any other comes before one of names."""
     price = sum(map(cost, sorted(clause)))
     return price + MAX_LITERALS if isinstance(clause, Names) and not hasattr(cost, "share") else price
 
@@ -269,8 +278,8 @@ def choose(expr: Expr, predicates: Sequence[Predicate], cost: Cost | Measured = 
 
     Without a measured ``cost`` clauses count as independent of each other.
     """
-    found = clauses(expr, predicates, cost)
-    if not found:
+    ranked = clauses(expr, predicates, cost)
+    if not ranked:
         return Choice(None)
 
     def hits(clause: Literals) -> float:
@@ -278,9 +287,9 @@ def choose(expr: Expr, predicates: Sequence[Predicate], cost: Cost | Measured = 
         return price if price < MAX_LITERALS else NAME
 
     def independent(several: Sequence[Literals]) -> float:
-        return math.prod(min(1.0, hits(one)) for one in several)
+        return math.prod(min(1.0, hits(clause)) for clause in several)
 
-    first, *others = found
+    first, *others = ranked
     share: Callable[[Sequence[Literals]], float] = getattr(cost, "share", independent)
     alone = share([first])
     best, gain = None, 0.0
@@ -310,39 +319,39 @@ def clauses_of(predicate: Predicate, cost: Cost = guess) -> list[Literals]:
         return []
     if provenance(predicate.field) is Provenance.SYNTHETIC:
         return _of_text(str(value)) if kind is Value.TEXT and not is_made(predicate.field, str(value)) else []
-    found = [names] if (names := _name_of(predicate.field)) else []
+    needed = [names] if (names := _name_of(predicate.field)) else []
     match kind:
         case Value.TEXT:
-            found += _of_text(str(value))
+            needed += _of_text(str(value))
         case Value.PARTS if isinstance(value, tuple):
-            found += [clause for part in value if part not in (STAR, ANY) for clause in _of_text(part)]
+            needed += [clause for part in value if part not in (STAR, ANY) for clause in _of_text(part)]
         case Value.NUMBER if isinstance(value, int):
-            found += _of_text(str(value))
+            needed += _of_text(str(value))
         case Value.REGEX:
-            found += _of_regex(str(value), predicate.option, cost)
+            needed += _of_regex(str(value), predicate.option, cost)
     if predicate.op in FIELD_OPS and (names := _name_of(str(value))):
-        found.append(names)
-    return found
+        needed.append(names)
+    return needed
 
 
 def _name_of(field: str) -> Literals | None:
     """The names that ``field`` may stand under. Of a path only the last part is for sure a name in the event."""
     if provenance(field) is Provenance.SYNTHETIC or (names := stands_as(field)) is None:
         return None
-    found = set()
+    longest = set()
     for name in names:
         parts = pieces(name.rpartition(".")[2])
         if not parts:
             return None
-        found.add(max(parts, key=len))
-    return Names(found)
+        longest.add(max(parts, key=len))
+    return Names(longest)
 
 
 def _of_text(text: str) -> list[Literals]:
-    found = [frozenset({piece}) for piece in pieces(text)]
+    needed = [frozenset({piece}) for piece in pieces(text)]
     if not text.isascii():
-        found += [clause for run in _FOREIGN.findall(text) if (clause := _of_foreign(run))]
-    return found
+        needed += [clause for run in _FOREIGN.findall(text) if (clause := _of_foreign(run))]
+    return needed
 
 
 _FOREIGN = re.compile("[^\0-\x7f\ud800-\udfff\ufffd]+")
@@ -382,12 +391,12 @@ def _of_regex(pattern: str, flags: str, cost: Cost) -> list[Literals]:
 
 def _of_sequence(nodes: list[Any], cost: Cost) -> list[Literals]:
     """The clauses of a concatenation: its literal runs, and what its parts need."""
-    found: list[Literals] = []
+    needed: list[Literals] = []
     run = ""
 
     def close() -> None:
         nonlocal run
-        found.extend(frozenset({piece}) for piece in pieces(run))
+        needed.extend(frozenset({piece}) for piece in pieces(run))
         run = ""
 
     for op, argument in nodes:
@@ -397,9 +406,9 @@ def _of_sequence(nodes: list[Any], cost: Cost) -> list[Literals]:
         if op is sre.AT:
             continue  # anchors and word boundaries take no characters
         close()
-        found += _of_node(op, argument, cost)
+        needed += _of_node(op, argument, cost)
     close()
-    return _ranked(found, cost)
+    return _ranked(needed, cost)
 
 
 def _character_of(op: Any, argument: Any) -> str | None:
@@ -420,3 +429,79 @@ def _of_node(op: Any, argument: Any, cost: Cost) -> list[Literals]:
     if op is sre.BRANCH:
         return _unions([_of_sequence(list(branch), cost) for branch in argument[1]])
     return []  # among them look-around, which takes no characters
+
+
+WINDOW = 8
+"""Bytes of a text that Hyperscan finds in one step. A longer one, or one with a byte that a codec may escape, it must
+look at again. So of a longer literal the rarest part of that length is searched for, by what a sample of the traffic
+holds. Any part is sound: it is in every text that the literal is in. A literal that may be part of a number stays
+whole, and no other becomes one, so which guards a literal needs does not change."""
+MAX_BYTES = 4 << 20
+"""Of the sample that are looked through."""
+
+_ESCAPED = frozenset(b'"/\\]|=')
+
+
+def windows(literal: bytes) -> list[bytes]:
+    """The parts of ``literal`` that may be searched for in its place, in order; none when it is to stay whole."""
+    if len(literal) <= WINDOW or is_numeric(literal) or is_foreign(literal):
+        return []
+    parts = dict.fromkeys(literal[i : i + WINDOW] for i in range(len(literal) - WINDOW + 1))
+    return [part for part in parts if not part.isspace() and not is_numeric(part)]
+
+
+def rarest(literals: Iterable[bytes], lines: Sequence[bytes]) -> Mapping[bytes, bytes]:
+    """A window for each of ``literals`` that has one: that of the fewest ``lines``, without escapes if there is one."""
+    parts = {literal: pieces for literal in literals if (pieces := windows(literal))}
+    wanted = {part for pieces in parts.values() for part in pieces}
+    counts: Counter[bytes] = Counter()
+    left = MAX_BYTES
+    for line in lines[:: sum(map(len, lines)) // MAX_BYTES + 1] if wanted else ():
+        left -= len(line)
+        if left < 0:
+            break
+        text = line.lower().replace(b"\\\\", b"\\").replace(b'\\"', b'"').replace(b"\\/", b"/")
+        counts.update({text[i : i + WINDOW] for i in range(len(text) - WINDOW + 1)} & wanted)
+    price = {part: (counts[part], sum(map(_ESCAPED.__contains__, part)), guess(part), part) for part in wanted}
+    return {literal: min(pieces, key=price.__getitem__) for literal, pieces in parts.items()}
+
+
+_NOTHING = Predicate(KEYWORDS, Op.NULL)
+"""No literal is taken of it, nor of its negation."""
+
+
+def declared_by(codecs: Iterable[Codec]) -> dict[str, bool]:
+    """The fields that formats of their own give, and whether one of these makes it."""
+    synthetic: dict[str, bool] = {}
+    for codec in codecs:
+        for field in codec.row.gives.fields if codec.row is not None else ():
+            synthetic[field.name] = synthetic.get(field.name, False) or field.how is Provenance.SYNTHETIC
+    return synthetic
+
+
+def _of(field: str, declared: Mapping[str, bool]) -> bool | None:
+    """Whether ``field`` may be one that is made; None: it is none of ``declared``."""
+    flags = [declared[name] for name in (field, *ALIASES.get(field, ())) if name in declared]
+    return any(flags) if flags else None
+
+
+def sought(predicates: tuple[Predicate, ...], declared: Mapping[str, bool]) -> tuple[Predicate, ...]:
+    """``predicates`` as literals are to be chosen for them."""
+    return tuple(_sought(predicate, declared) for predicate in predicates) if declared else predicates
+
+
+def _sought(predicate: Predicate, declared: Mapping[str, bool]) -> Predicate:
+    synthetic = _of(predicate.field, declared)
+    if synthetic or (synthetic is not None and provenance(predicate.field) is Provenance.SYNTHETIC):
+        return _NOTHING
+    if predicate.op in FIELD_OPS and _of(str(predicate.value), declared) is not None:
+        predicate = predicate._replace(value=KEYWORDS)
+    return predicate if synthetic is None else predicate._replace(field=KEYWORDS)
+
+
+def digest(fields: Iterable[str], declared: Mapping[str, bool]) -> str:
+    """Digest what ``declared`` says of ``fields``; empty when that is nothing."""
+    facts = [(field, synthetic) for field in sorted(set(fields)) if (synthetic := _of(field, declared)) is not None]
+    return (
+        f"+{hashlib.blake2b(repr(facts).encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}" if facts else ""
+    )

@@ -25,7 +25,7 @@ from vedette.plan.plan import AnyRule, Plan, names_of
 from vedette.plan.query import Modules, Statement
 from vedette.plan.relation import Correlation
 
-One = TypeVar("One", Rule, Correlation, Statement)
+RuleType = TypeVar("RuleType", Rule, Correlation, Statement)
 
 
 class Merged(NamedTuple):
@@ -43,11 +43,11 @@ def merge(parts: Mapping[str, Plan]) -> Merged:
     merging = _Merging()
     formats: dict[str, Declared] = {}
     for name, plan in parts.items():
-        for one in plan.formats:
-            if formats.setdefault(one.name, one) != one:
+        for declared in plan.formats:
+            if formats.setdefault(declared.name, declared) != declared:
                 raise ValueError(
-                    f"the rule set {name} cannot be merged: its format {one.name} differs from that of a set before it:"
-                    " give it another name"
+                    f"the rule set {name} cannot be merged: its format {declared.name} differs from that of a set"
+                    " before it: give it another name"
                 )
     merging.formats = tuple(formats[name] for name in sorted(formats))
     for name, plan in parts.items():
@@ -59,16 +59,10 @@ def merge(parts: Mapping[str, Plan]) -> Merged:
     return merging.merged()
 
 
-def as_written(rule_id: str, sets: Iterable[str]) -> set[str]:
-    """The ids by which a configuration may name a rule of a plan that is merged of ``sets``: that in the plan, and that
-    in its own set."""
-    return {rule_id, *(rule_id.removesuffix(f"@{name}") for name in sets)}
-
-
-def apart(name: str, plan: Plan, taken: Iterable[str]) -> Plan:
-    """``plan`` of the set ``name``, to be evaluated by itself: what has one of the ids that are ``taken`` is called
+def apart(name: str, plan: Plan, used_ids: Iterable[str]) -> Plan:
+    """``plan`` of the set ``name``, to be evaluated by itself: what has one of ``used_ids`` is called
     ``ID@SET``, or two alerts about one event would have one id."""
-    merging = _Merging(dict.fromkeys(taken, ()))
+    merging = _Merging(dict.fromkeys(used_ids, ()))
     merging.formats = plan.formats
     merging.add(name, replace(plan.fitted(), lookups=plan.lookups))
     return merging.merged().plan
@@ -102,11 +96,11 @@ class _Merging:
         further = plan.further or (None,) * len(plan.rules)
         for rule, literals, more in zip(plan.rules, plan.literals, further, strict=True):
             written = replace(rule, expr=_renumbered(rule.expr, numbers))
-            known, *_ = self._rules.get(rule.id, (None,))
-            if rule.id in plan.scans and known is not None:
-                known = written  # its id is made of its meaning, and nobody sees its texts
-            made = self._named(name, written, known, ids)
-            self._rules.setdefault(made.id, (made, literals, more))
+            earlier, *_ = self._rules.get(rule.id, (None,))
+            if rule.id in plan.scans and earlier is not None:
+                earlier = written  # its id is made of its meaning, and nobody sees its texts
+            named = self._named(name, written, earlier, ids)
+            self._rules.setdefault(named.id, (named, literals, more))
         for correlation in relation.ordered(plan.correlations):  # those that others look at first
             slots = tuple(slot._replace(rule_id=ids[slot.rule_id]) for slot in correlation.slots)
             related = replace(correlation, slots=slots)
@@ -117,13 +111,14 @@ class _Merging:
             self._statements.setdefault(stated.id, stated)
         if len(self._sets) > limits.MAX_RULES:
             raise ValueError(f"more than {limits.MAX_RULES} rules")
-        self._heard |= {ids[one.id] for one in plan.written if one.id not in plan.silent}
+        self._heard |= {ids[rule.id] for rule in plan.written if rule.id not in plan.silent}
         self._renamed[name] = {old: new for old, new in ids.items() if old != new}
         self._refused += plan.refused
-        self._modules |= {one.digest: one for one in plan.modules}
+        self._modules |= {modules.digest: modules for modules in plan.modules}
 
     def _add_lookups(self, lookups: Mapping[str, Any], asked: set[str]) -> None:
-        """Of those that no rule asks, the first of its name stays, for whoever else may want it."""
+        """Take over a set's lookups. One that no rule asks stays, the first of its name, for whoever else may want
+        it."""
         for name, lookup in lookups.items():
             if name not in self._lookups or (name in asked and name not in self._asked):
                 self._lookups[name] = lookup
@@ -137,16 +132,16 @@ class _Merging:
             self._tally.add(predicate)
         return self._predicates.setdefault(predicate, len(self._predicates))
 
-    def _named(self, name: str, one: One, known: One | None, ids: dict[str, str]) -> One:
-        """``one`` of the set ``name`` under the id that it has in the plan; ``known``: what has its id already."""
-        written = one.id
-        if written in self._sets and (known is None or not _alike(one, known)):
-            one = replace(one, id=f"{written}@{name}")
-            if one.id in self._sets:
-                raise ValueError(f"two rules with the id {one.id}")
-        ids[written] = one.id
-        self._sets[one.id] = (*self._sets.get(one.id, ()), name)
-        return one
+    def _named(self, name: str, rule: RuleType, earlier: RuleType | None, ids: dict[str, str]) -> RuleType:
+        """``rule`` of the set ``name`` under the id that it has in the plan; ``earlier``: what has its id already."""
+        written = rule.id
+        if written in self._sets and (earlier is None or not _alike(rule, earlier)):
+            rule = replace(rule, id=f"{written}@{name}")
+            if rule.id in self._sets:
+                raise ValueError(f"two rules with the id {rule.id}")
+        ids[written] = rule.id
+        self._sets[rule.id] = (*self._sets.get(rule.id, ()), name)
+        return rule
 
     def merged(self) -> Merged:
         rules = [rule for rule, _, _ in self._rules.values()]
@@ -162,16 +157,16 @@ class _Merging:
             names_of(predicates, self.formats),
             tuple(self._statements.values()),
             self._lookups,
-            frozenset(one for one, names in self._sets.items() if names) - self._heard,
+            frozenset(rule_id for rule_id, names in self._sets.items() if names) - self._heard,
             tuple(self._modules.values()),
             self.formats,
         )
         return Merged(plan, self._sets, self._renamed)
 
 
-def _alike(one: AnyRule, other: AnyRule) -> bool:
+def _alike(rule: AnyRule, other: AnyRule) -> bool:
     """Whether both mean and say the same, wherever they are written."""
-    return replace(one, path="", line=0) == replace(other, path="", line=0)
+    return replace(rule, path="", line=0) == replace(other, path="", line=0)
 
 
 def _renumbered(expr: Expr, numbers: list[int]) -> Expr:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import ipaddress
 import operator
-import re
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
-from vedette.plan import timepart
 from vedette.plan.ir import ANY, KEYWORDS, STAR, Op, Predicate
+from vedette.plan.numbers import as_number
 
 Test = Callable[[str, str], object]
 """(text, folded text) -> truth."""
 
 
 class Value(Enum):
-    """What a predicate's ``value`` is: whether one fits, and how it is shown."""
+    """The kind of a predicate's ``value``: whether one fits, and how it is shown."""
 
     NOTHING = "nothing"
     TEXT = "a text"
@@ -44,25 +43,16 @@ class Operator(NamedTuple):
     """Given value and option, the test of one text, for operators that are neither looked up nor searched for."""
 
 
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-
-
-def as_number(value: str) -> int | float | None:
-    """The number that ``value`` is written as, in JSON's syntax (but for leading zeros); None when it is none."""
-    match = _NUMBER.fullmatch(value)
-    if match is None:
-        return None
-    return int(value) if len(value) <= 300 and match[1] is match[2] is None else float(value)
-
-
 def _compares(compare: Callable[[Any, Any], bool]) -> Callable[[Any, str], Test]:
-    def made(value: Any, option: str) -> Test:
+    def test_of(value: Any, option: str) -> Test:
         return lambda plain, folded: (number := as_number(plain)) is not None and compare(number, value)
 
-    return made
+    return test_of
 
 
 def _is_part(value: Any, option: str) -> Test:
+    from vedette.plan import timepart  # few rules ask for it
+
     return lambda plain, folded: timepart.part(plain, option) == value
 
 

@@ -65,7 +65,7 @@ REFUSED: tuple[Mistake, ...] = (
 
 
 def mistakes(match: Match) -> Iterator[Mistake]:
-    """What is wrong with a pattern that ``Match`` can say."""
+    """Say what is wrong with a pattern that ``Match`` can say."""
     names = [variable.name for variable in match.pattern]
     for variable in match.pattern:
         name, least, most, takes_all = variable
@@ -93,7 +93,7 @@ def mistakes(match: Match) -> Iterator[Mistake]:
     if all(variable.least == 0 for variable in match.pattern):
         yield Mistake(names[0], "the pattern would match no row at all: one variable must take a row")
     if match.subsets:
-        yield next(one for one in REFUSED if one.at == "SUBSET")
+        yield next(mistake for mistake in REFUSED if mistake.at == "SUBSET")
     if match.skip in {"FIRST", "LAST"} and match.skip_to not in names:
         yield Mistake(match.skip_to, f"AFTER MATCH SKIP TO {match.skip_to}: PATTERN has no such variable")
     if match.skip == "FIRST" and match.skip_to == names[0]:
@@ -103,10 +103,10 @@ def mistakes(match: Match) -> Iterator[Mistake]:
         yield Mistake(match.skip_to, f"AFTER MATCH SKIP TO FIRST {match.skip_to} {text}")
     if match.within < 0:
         yield Mistake("WITHIN", "WITHIN needs an interval of at least a millisecond")
-    known = {*names, ANY}
+    variables = {*names, ANY}
     for expression in (*(condition for _, condition in match.defines), *match.measures):
         for call in calls(expression):
-            if call.name.startswith("PATTERN.") and call.options and call.options[0] not in known:
+            if call.name.startswith("PATTERN.") and call.options and call.options[0] not in variables:
                 yield Mistake(str(call.options[0]), f"PATTERN has no variable {call.options[0]}")
 
 

@@ -13,9 +13,6 @@ import enum
 import re
 from typing import Any, NamedTuple
 
-import regex
-
-from vedette.decode.bounded import compiled
 from vedette.plan.database import CASELESS, DOTALL, MAY_BE_EMPTY, MULTILINE, ONCE, UTF8, Pattern, literal
 from vedette.plan.ir import ANY, STAR, Op, Predicate
 from vedette.plan.limits import REGEX_TOKEN
@@ -86,7 +83,7 @@ def _regex(source: str, option: str) -> Search:
     flags = UTF8 | MAY_BE_EMPTY
     for flag in option:
         flags |= {"i": CASELESS, "m": MULTILINE, "s": DOTALL}[flag]
-    tokens = [found[0] for found in REGEX_TOKEN.finditer(source)]
+    tokens = [token[0] for token in REGEX_TOKEN.finditer(source)]
     if r"\Q" in tokens:
         raise ValueError(r"quoting by \Q is not supported: escape the characters")
     leading = _LEADING_FLAGS.match(source)
@@ -119,6 +116,9 @@ def fallback(source: str, flags: str) -> Any:
     Anchors get PCRE's meaning. Without regard to case it folds ASCII only when the pattern has classes, which are
     ASCII's.
     """
+    import regex  # 3 MiB, which few rule sets need
+
+    from vedette.decode.bounded import compiled
 
     leading = _LEADING_FLAGS.match(source)
     if leading:

@@ -7,7 +7,8 @@ digest give the same matches, however they search.
 Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations, further, names]``, behind it
 ``statements`` where there are some or anything follows, ``quiet`` of a plan that was merged (nil for another where
 anything follows), the modules of the statements' user functions where they call any or anything follows, and the
-declared formats where there are some.
+declared formats where there are some. ``relation.py``, ``query.py`` and ``decode/declared.py`` are imported by a plan
+that has correlations, statements, such formats.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgpack
 
-from vedette.decode import declared
 from vedette.decode import fields as decoded
 from vedette.decode.codecs import Codecs, with_declared
-from vedette.decode.declared import Declared
 from vedette.model.event import LogSource
-from vedette.plan import limits, operators, query, relation
-from vedette.plan.given import digest, given_by, sought
-from vedette.plan.ir import FIELD_OPS, Expr, Op, Predicate, Refusal, Rule, dump, load, tests
-from vedette.plan.literals import Choice, Cost, Measured, choose, guess
-from vedette.plan.query import Statement
-from vedette.plan.relation import Correlation, suppress_of
+from vedette.plan import limits, operators
+from vedette.plan.ir import FIELD_OPS, Expr, Op, Predicate, Refusal, Rule, dump, load, suppress_of, tests
+from vedette.plan.literals import Choice, Cost, Measured, choose, declared_by, digest, guess, sought
+
+if TYPE_CHECKING:
+    from vedette.decode.declared import Declared
+    from vedette.plan.query import Modules, Statement
+    from vedette.plan.relation import Correlation
 
 FORMAT = 3
 
-AnyRule = Rule | Correlation | Statement
+AnyRule: TypeAlias = "Rule | Correlation | Statement"
 """What makes alerts."""
 
 
@@ -62,7 +63,7 @@ class Plan:
     of its bytes. Who loads a plan gives them: ``with_lookups``."""
     quiet: frozenset[str] | None = None
     """``silent`` of a plan that was merged of several rule sets (``merge.py``), each of which says it of its own."""
-    modules: tuple[query.Modules, ...] = ()
+    modules: tuple[Modules, ...] = ()
     """Those of the statements' user functions; by their digests part of what statements mean."""
     formats: tuple[Declared, ...] = ()
     """Declared by the rule set, by name."""
@@ -70,7 +71,7 @@ class Plan:
     @cached_property
     def codecs(self) -> Codecs:
         """How the events of inputs are read, by what these name."""
-        return with_declared(one.codec for one in self.formats)
+        return with_declared(form.codec for form in self.formats)
 
     @cached_property
     def digest(self) -> str:
@@ -83,7 +84,7 @@ class Plan:
         )
         described += sorted([s.id, s.title, s.level, list(s.tags), s.digest, *_suppressed(s)] for s in self.statements)
         described += [sorted(self.quiet)] if self.quiet is not None else []
-        described += [["format", one.text] for one in self.formats]
+        described += [["format", form.text] for form in self.formats]
         return hashlib.blake2b(msgpack.packb(described), digest_size=16).hexdigest()
 
     @cached_property
@@ -114,7 +115,7 @@ class Plan:
     @cached_property
     def scans(self) -> frozenset[str]:
         """The ids of the rules that select events for statements."""
-        return frozenset(scan.rule for one in self.statements for scan in one.scans)
+        return frozenset(scan.rule for statement in self.statements for scan in statement.scans)
 
     @cached_property
     def literal_digest(self) -> str:
@@ -141,18 +142,20 @@ class Plan:
     def asked(self) -> frozenset[tuple[str, str]]:
         """Names and indexes of the lookups that predicates and statements ask."""
         asked = {(str(p.value), p.option) for p in self.predicates if p.op is Op.LOOKUP}
-        return frozenset(asked | {(node.lookup, node.index) for one in self.statements for node in one.lookups})
+        return frozenset(
+            asked | {(node.lookup, node.index) for statement in self.statements for node in statement.lookups}
+        )
 
     def lacks(self, lookups: Mapping[str, Any], names: Iterable[str] | None = None) -> str:
-        """What rules ask of the lookups ``names`` (None: of all) and do not find among ``lookups``; else empty."""
+        """Say what rules ask of the lookups ``names`` (None: of all) and do not find among ``lookups``; else empty."""
         for name, index in sorted(self.asked):
             if (names is None or name in names) and (lack := lacking(lookups, name, index)):
                 return f"its rules ask {lack}"
-        for one in self.statements:
-            for node in one.lookups:
+        for statement in self.statements:
+            for node in statement.lookups:
                 lack = lacking(lookups, node.lookup, node.index, node.wanted)
                 if lack and (names is None or node.lookup in names):
-                    return f"its statement {one.title} asks {lack}"
+                    return f"its statement {statement.title} asks {lack}"
         return ""
 
     def with_lookups(self, lookups: Mapping[str, Any]) -> Plan:
@@ -164,13 +167,18 @@ class Plan:
     def asking(self, names: Collection[str]) -> frozenset[str]:
         """The ids of rules, correlations and statements whose answer depends on one of these lookups."""
         tested = {i for i, p in enumerate(self.predicates) if p.op is Op.LOOKUP and str(p.value) in names}
-        found = {rule.id for rule in self.rules if not tested.isdisjoint(tests(rule.expr))}
-        found |= {one.id for one in self.statements if any(node.lookup in names for node in one.lookups)}
-        found |= {one.id for one in self.statements if any(scan.rule in found for scan in one.scans)}
-        for one in relation.ordered(self.correlations):
-            if any(slot.rule_id in found for slot in one.slots):
-                found.add(one.id)
-        return frozenset(found)
+        ids = {rule.id for rule in self.rules if not tested.isdisjoint(tests(rule.expr))}
+        ids |= {
+            statement.id for statement in self.statements if any(node.lookup in names for node in statement.lookups)
+        }
+        ids |= {statement.id for statement in self.statements if any(scan.rule in ids for scan in statement.scans)}
+        if self.correlations:
+            from vedette.plan.relation import ordered
+
+            for correlation in ordered(self.correlations):
+                if any(slot.rule_id in ids for slot in correlation.slots):
+                    ids.add(correlation.id)
+        return frozenset(ids)
 
     def to_bytes(self) -> bytes:
         return bytes(
@@ -181,7 +189,7 @@ class Plan:
                     [_rule_row(rule) for rule in self.rules],
                     [sorted(x) if x is not None else None for x in self.literals],
                     [list(x) for x in self.refused],
-                    [relation.to_row(c) for c in self.correlations],
+                    [c.to_row() for c in self.correlations],
                     [sorted(x) if x is not None else None for x in self.further],
                     self.names,
                     *self._behind(),
@@ -190,13 +198,13 @@ class Plan:
         )
 
     def _behind(self) -> list[Any]:
-        """What a plan may have besides, up to the last that is there."""
-        modules = [[list(one) for one in each.modules] for each in self.modules]
+        """Return what a plan may have besides, up to the last that is there."""
+        modules = [[list(module) for module in each.modules] for each in self.modules]
         parts = [
-            (query.dump(self.statements), bool(self.statements)),
+            (_dumped(self.statements), bool(self.statements)),
             (None if self.quiet is None else sorted(self.quiet), self.quiet is not None),
             (modules, bool(modules)),
-            ([[one.text, one.path] for one in self.formats], bool(self.formats)),
+            ([[form.text, form.path] for form in self.formats], bool(self.formats)),
         ]
         while parts and not parts[-1][1]:
             parts.pop()
@@ -210,9 +218,8 @@ class Plan:
             if form != FORMAT:
                 raise ValueError(f"its format is {form}, not {FORMAT}: rebuild the bundle")
             predicates, rules, literals, refused, correlations, further, made_for, *more = parts
-            statements = query.statements(more[0]) if more else ()
-            modules = query.modules(more[2]) if len(more) > 2 else ()
-            formats = tuple(declared.from_text(text, path) for text, path in more[3]) if len(more) > 3 else ()
+            statements, modules = _statements(more[0], more[2] if len(more) > 2 else []) if more else ((), ())
+            formats = _formats(more[3]) if len(more) > 3 else ()
             _all(str, [made_for])
             if len(rules) + len(correlations) + len(statements) > limits.MAX_RULES:
                 raise ValueError(f"more than {limits.MAX_RULES} rules")
@@ -221,7 +228,7 @@ class Plan:
                 tuple(_rule(row) for row in rules),
                 tuple(frozenset(_all(bytes, x)) if x is not None else None for x in literals),
                 tuple(Refusal(*x) for x in refused),
-                tuple(relation.from_row(row) for row in correlations),
+                _correlations(correlations),
                 tuple(frozenset(_all(bytes, x)) if x is not None else None for x in further),
                 made_for,
                 statements,
@@ -229,10 +236,11 @@ class Plan:
                 modules=modules,
                 formats=formats,
             )
-            lacking_modules = {digest for one in statements for digest in one.modules} - {m.digest for m in modules}
+            lacking_modules = {digest for statement in statements for digest in statement.modules} - {
+                m.digest for m in modules
+            }
             if lacking_modules:
                 raise ValueError("it lacks modules that its statements call")
-            relation.ordered(plan.correlations)
             limits.check(plan.predicates)
         except (TypeError, IndexError, ValueError, msgpack.UnpackException, RecursionError) as error:
             raise ValueError(f"not a plan that this version can run: {error}") from error
@@ -252,12 +260,52 @@ class Plan:
 
     def chosen(self, cost: Cost | Measured) -> Plan:
         """The same rules with other literals, by ``cost``; without lookups."""
-        made = build(self.rules, self.predicates, self.refused, cost, self.correlations, self.statements, self.formats)
-        return replace(made, quiet=self.quiet, modules=self.modules)
+        plan = build(self.rules, self.predicates, self.refused, cost, self.correlations, self.statements, self.formats)
+        return replace(plan, quiet=self.quiet, modules=self.modules)
+
+
+_NO_STATEMENTS = [""]
+"""What ``query.dump`` gives of none."""
+
+
+def _dumped(statements: tuple[Statement, ...]) -> Any:
+    if not statements:
+        return _NO_STATEMENTS
+    from vedette.plan import query
+
+    return query.dump(statements)
+
+
+def _statements(rows: Any, modules: Any) -> tuple[tuple[Statement, ...], tuple[Modules, ...]]:
+    if rows == _NO_STATEMENTS and not modules:
+        return (), ()
+    from vedette.plan import stored
+
+    return stored.statements(rows), stored.modules(modules)
+
+
+def _correlations(rows: Any) -> tuple[Correlation, ...]:
+    """Raises ValueError or TypeError, also when they do not refer to each other as they may."""
+    if not rows:
+        return ()
+    from vedette.plan import relation
+
+    correlations = tuple(map(relation.from_row, rows))
+    relation.ordered(correlations)
+    return correlations
+
+
+def _formats(rows: Any) -> tuple[Declared, ...]:
+    if not rows:
+        return ()
+    from vedette.decode import declared
+
+    return tuple(declared.from_text(text, path) for text, path in rows)
 
 
 def lacking(lookups: Mapping[str, Any], name: str, index: str, wanted: Iterable[str] = ()) -> str:
-    """What of the opened ``lookups`` who asks one by ``index`` for the columns ``wanted`` does not find; else empty."""
+    """Say what of the opened ``lookups`` one lacks that is asked by ``index`` for the columns ``wanted``; else
+    empty."""
     if name not in lookups:
         return f"the lookup {name}, which is not there"
     try:
@@ -279,14 +327,16 @@ def build(
 ) -> Plan:
     """Choose literals for every rule; ``cost`` tells how often a literal occurs."""
     rules, predicates = tuple(rules), tuple(predicates)
-    formats = tuple(sorted(formats, key=lambda one: one.name))
-    given = given_by(with_declared(one.codec for one in formats).values())
-    searched = sought(predicates, given)
+    formats = tuple(sorted(formats, key=lambda form: form.name))
+    own_fields = declared_by(with_declared(form.codec for form in formats).values())
+    searched = sought(predicates, own_fields)
     chosen = [choose(rule.expr, searched, cost) for rule in rules]
     if (cut := getattr(cost, "cut", None)) is not None:
-        short = cut({literal for one in chosen for clause in one for literal in clause or ()})
-        chosen = [Choice(*(clause and frozenset(short.get(x, x) for x in clause) for clause in one)) for one in chosen]
-    literals, further = tuple(one.first for one in chosen), tuple(one.second for one in chosen)
+        short = cut({literal for choice in chosen for clause in choice for literal in clause or ()})
+        chosen = [
+            Choice(*(clause and frozenset(short.get(x, x) for x in clause) for clause in choice)) for choice in chosen
+        ]
+    literals, further = tuple(choice.first for choice in chosen), tuple(choice.second for choice in chosen)
     further = further if any(further) else ()
     names, refused = names_of(predicates, formats), tuple(refused)
     return Plan(
@@ -299,7 +349,7 @@ def names_of(predicates: Iterable[Predicate], formats: Iterable[Declared] = ()) 
     ``Plan.names``."""
     pairs = ((p.field, str(p.value) if p.op in FIELD_OPS else p.field) for p in predicates)
     fields = [*chain.from_iterable(pairs)]
-    own = digest(fields, given_by(with_declared(one.codec for one in formats).values()))
+    own = digest(fields, declared_by(with_declared(form.codec for form in formats).values()))
     return decoded.digest(fields) + own
 
 

@@ -1,4 +1,4 @@
-"""What a statement in SQL means, free of SQL's syntax: typed expressions, and operators from tables to alerts.
+"""The meaning of a statement in SQL, free of SQL's syntax: typed expressions, and operators from tables to alerts.
 
 A **row** is a tuple. Its element 0 is the **origin**: the offset in the raw log of the newest event behind the row. The
 columns follow, from 1 on, in the order of ``Node.columns``. Values by type:
@@ -33,13 +33,13 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from decimal import Decimal
-from functools import cache, cached_property
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import msgpack
 
-from vedette.plan.grid import MAX_PARTS, Grid
-from vedette.plan.relation import Suppress
+from vedette.plan.grid import Grid
+from vedette.plan.ir import Suppress
 
 SECOND = 1_000_000
 MILLISECOND = 1_000
@@ -150,11 +150,11 @@ class Node:
     @property
     def inputs(self) -> tuple[Node, ...]:
         """The operators whose rows it takes, by port."""
-        found: list[Node] = []
-        for one in fields(self):
-            value = getattr(self, one.name)
-            found += (part for part in (value if type(value) is tuple else (value,)) if isinstance(part, Node))
-        return tuple(found)
+        inputs: list[Node] = []
+        for attribute in fields(self):
+            value = getattr(self, attribute.name)
+            inputs += (part for part in (value if type(value) is tuple else (value,)) if isinstance(part, Node))
+        return tuple(inputs)
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -386,6 +386,8 @@ class Statement:
     entities: tuple[tuple[str, str], ...] = ()
     suppress: Suppress | None = None
 
+    noun: ClassVar[str] = "statement"
+
     @cached_property
     def scans(self) -> tuple[Scan, ...]:
         return tuple(node for node in nodes(self.root) if isinstance(node, Scan))
@@ -397,12 +399,14 @@ class Statement:
     @cached_property
     def places(self) -> dict[str, int]:
         """By name in lower case the index of a column in the statement's rows, the first of that name."""
-        return {one.name.lower(): i for i, one in reversed([*enumerate(self.root.columns, 1)])}
+        return {column.name.lower(): i for i, column in reversed([*enumerate(self.root.columns, 1)])}
 
     @cached_property
     def shown(self) -> tuple[tuple[int, Named], ...]:
         """The columns that are an alert's fields: those with a name that is none of ``HEAD``."""
-        return tuple((i, one) for i, one in enumerate(self.root.columns, 1) if one.name.lower() not in {*HEAD, ""})
+        return tuple(
+            (i, column) for i, column in enumerate(self.root.columns, 1) if column.name.lower() not in {*HEAD, ""}
+        )
 
     @cached_property
     def stateful(self) -> bool:
@@ -422,7 +426,7 @@ class Statement:
     @cached_property
     def modules(self) -> frozenset[str]:
         """The digests of the modules whose functions it calls."""
-        return frozenset(str(one.options[1]) for one in functions(self.root))
+        return frozenset(str(call.options[1]) for call in functions(self.root))
 
 
 class Module(NamedTuple):
@@ -441,43 +445,50 @@ class Modules:
 
     @cached_property
     def digest(self) -> str:
-        """Of names and contents; part of what a statement means that calls a function of it."""
-        return hashlib.blake2b(msgpack.packb([list(one) for one in self.modules]), digest_size=16).hexdigest()
+        """Digest names and contents; part of what a statement means that calls a function of it."""
+        return hashlib.blake2b(msgpack.packb([list(module) for module in self.modules]), digest_size=16).hexdigest()
 
 
 def scans_of(statements: Iterable[Statement]) -> dict[str, tuple[Scan, ...]]:
     """By the rule that selects their events the scans of all, equal ones once."""
-    found: dict[str, dict[bytes, Scan]] = {}
-    for one in statements:
-        for scan in one.scans:
-            found.setdefault(scan.rule, {}).setdefault(scan.fingerprint, scan)
-    return {rule: tuple(scans.values()) for rule, scans in found.items()}
+    by_rule: dict[str, dict[bytes, Scan]] = {}
+    for statement in statements:
+        for scan in statement.scans:
+            by_rule.setdefault(scan.rule, {}).setdefault(scan.fingerprint, scan)
+    return {rule: tuple(scans.values()) for rule, scans in by_rule.items()}
 
 
 def fields_read(statements: Iterable[Statement]) -> tuple[str, ...]:
     """All decoded fields that are columns of their tables."""
-    sources = {source for one in statements for scan in one.scans for source in scan.sources}
+    sources = {source for statement in statements for scan in statement.scans for source in scan.sources}
     return tuple(sorted(source.path for source in sources if not source.metadata))
 
 
 # --- as bytes
 
-_KINDS: dict[str, type] = {
-    one.__name__: one
-    for one in (
+KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
         Type, Named, Column, Literal, Call, Aggregate, Field, Scan, Calc, Apply, Union, Expand, Grid, Assign, Windowed,
         Grouped, Over, Top, Join, LookupJoin, Variable, Match, Statement, Suppress,
     )
 }  # fmt: skip
-MAX_DEPTH = 400
+
+
+_NAMES: dict[Any, tuple[str, ...]] = {
+    kind: getattr(kind, "_fields", None) or tuple(attribute.name for attribute in fields(kind))
+    for kind in KINDS.values()
+}
+"""By class what it is made of, in order."""
 
 
 def dump(value: Any) -> Any:
-    """``value`` (of this module's classes, tuples and values of rows) as lists for msgpack; ``load`` is the inverse."""
+    """Return ``value`` (of this module's classes, tuples and values of rows) as lists for msgpack.
+
+    ``stored.load`` is the inverse."""
     kind: Any = type(value)
-    if kind in _KINDS.values():
-        names = kind._fields if issubclass(kind, tuple) else [one.name for one in fields(kind)]
-        return [kind.__name__, *(dump(getattr(value, one)) for one in names)]
+    if (names := _NAMES.get(kind)) is not None:
+        return [kind.__name__, *(dump(getattr(value, name)) for name in names)]
     if isinstance(value, tuple | list):
         return ["", *map(dump, value)]
     if isinstance(value, Decimal):
@@ -485,147 +496,41 @@ def dump(value: Any) -> Any:
     return value
 
 
-def load(data: Any, depth: int = 0) -> Any:
-    """Raises ValueError when ``data`` is not what ``dump`` gives."""
-    if not isinstance(data, list):
-        return data
-    if depth > MAX_DEPTH or not data or not isinstance(data[0], str):
-        raise ValueError(f"not a query: {data!r:.80}")
-    name, *parts = data
-    if name == "Decimal":
-        try:
-            return Decimal(str(parts[0]))
-        except (ArithmeticError, IndexError) as error:
-            raise ValueError(f"not a query: {data!r:.80} is no number") from error
-    loaded = tuple(load(part, depth + 1) for part in parts)
-    if not name:
-        return loaded
-    if name not in _KINDS:
-        raise ValueError(f"not a query: no operator is called {name!r:.40}")
-    try:
-        found = _KINDS[name](*loaded)
-    except TypeError as error:
-        raise ValueError(f"not a query: {error}") from error
-    for field, hint in _hints(_KINDS[name]):
-        if not _fits(getattr(found, field), hint):
-            raise ValueError(f"not a query: {name} with {field} {getattr(found, field)!r:.80}")
-    return found
-
-
-@cache
-def _hints(kind: type) -> tuple[tuple[str, Any], ...]:
-    return tuple(get_type_hints(kind).items())
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether ``value`` is of the type ``hint``, as the classes above declare them."""
-    if hint is Any:
-        try:
-            return hash(value) is not None
-        except TypeError:
-            return False
-    if isinstance(hint, type) and get_origin(hint) is None:
-        return type(value) is hint if hint in (int, bool, str) else isinstance(value, hint)
-    of = get_args(hint)
-    if get_origin(hint) is not tuple:
-        return any(_fits(value, one) for one in of)
-    if type(value) is not tuple:
-        return False
-    if of[-1] is Ellipsis:
-        return all(_fits(one, of[0]) for one in value)
-    return len(value) == len(of) and all(map(_fits, value, of))
-
-
-def statements(data: Any) -> tuple[Statement, ...]:
-    """Of ``dump``ed statements. Raises ValueError for anything else."""
-    loaded = load(data)
-    if not isinstance(loaded, tuple) or not all(isinstance(one, Statement) for one in loaded):
-        raise ValueError("not statements")
-    for one in loaded:
-        texts = [one.id, one.title, one.level, one.digest, one.path, *one.tags]
-        if not all(isinstance(text, str) for text in texts) or not isinstance(one.root, Node):
-            raise ValueError(f"not a statement: {one.id!r:.60}")
-        for node in nodes(one.root):
-            _check_columns(node, one.title)
-            if isinstance(node, Assign | Windowed) and not 0 < node.grid.parts <= MAX_PARTS:
-                raise ValueError(f"the statement {one.title!r:.60}: no window is {node.grid}")
-    return loaded
-
-
-def _check_columns(node: Node, title: str) -> None:
-    """Raises ValueError where ``node`` names a column that its rows do not have."""
-    below = sum(len(one.columns) for one in node.inputs)
-    width = len(node.columns) if isinstance(node, Scan) else max(len(one.columns) for one in node.inputs)
-    places = [(node.time, len(node.columns))]
-    match node:
-        case Join(left=left, right=right, windows=windows):
-            places += [(at, len(left.columns)) for at in (*node.left_keys, *(windows[0] if windows else ()))]
-            places += [(at, len(right.columns)) for at in (*node.right_keys, *(windows[1] if windows else ()))]
-            width = below
-        case LookupJoin():
-            width = below + len(node.wanted)  # its condition sees them, also where it only tests
-        case Windowed() | Over() | Match() | Grouped() | Top():
-            places += [(at, width) for at in (*node.keys, *(node.window if isinstance(node, Grouped | Top) else ()))]
-            places += [(at, width) for at, _, _ in node.order] if isinstance(node, Top) else []
-            for kept in node.sets if isinstance(node, Windowed) else ():
-                places += [(at, len(node.keys) - 1) for at in kept]
-        case Assign():
-            places += [(at, width) for at in node.keys]
-    if isinstance(node, Assign | Windowed | Over | Match):
-        places.append((node.input.time, width))
-    places += [(at, width) for one in fields(node) for at in indexes(getattr(node, one.name))]
-    beyond = next((at for at, most in places if not 0 <= at <= most), None)
-    if beyond is not None:
-        raise ValueError(f"the statement {title!r:.60}: {type(node).__name__} has no column {beyond}")
-
-
 def indexes(value: Any) -> Iterator[int]:
-    """Of all columns that the expressions in ``value`` name."""
+    """Give the indexes of all columns that the expressions in ``value`` name."""
     if isinstance(value, Column):
         yield value.index
     elif isinstance(value, Call | Aggregate):
         yield from indexes(value.args)
         yield from indexes(value.when) if isinstance(value, Aggregate) else ()
     elif type(value) is tuple:
-        for one in value:
-            yield from indexes(one)
+        for item in value:
+            yield from indexes(item)
 
 
 def functions(root: Node) -> list[Call | Aggregate]:
     """The user functions that ``root`` and everything below it calls."""
-    found: list[Call | Aggregate] = []
+    calls: list[Call | Aggregate] = []
     for node in nodes(root):
         match node:
             case Apply(functions=called):
-                found += called
+                calls += called
             case Expand(function=called) if called.name == PYTHON:
-                found.append(called)
+                calls.append(called)
             case Windowed() | Grouped() | Over():
-                found += (one for one in node.aggregates if one.name == PYTHON)
-    return found
-
-
-def modules(data: Any) -> tuple[Modules, ...]:
-    """Of ``[[name, package, source], …]`` for each set. Raises ValueError for anything else."""
-    try:
-        found = tuple(Modules(tuple(Module(*one) for one in rows)) for rows in data)
-    except TypeError as error:
-        raise ValueError(f"not modules: {error}") from error
-    for one in (module for each in found for module in each.modules):
-        if not (type(one.name) is str and type(one.package) is bool and type(one.source) is str):
-            raise ValueError(f"not a module: {one.name!r:.60}")
-    return found
+                calls += (aggregate for aggregate in node.aggregates if aggregate.name == PYTHON)
+    return calls
 
 
 def nodes(root: Node) -> list[Node]:
     """``root`` and everything below it, each after its inputs, equal ones once."""
-    found: dict[bytes, Node] = {}
+    by_fingerprint: dict[bytes, Node] = {}
 
     def visit(node: Node) -> None:
-        if node.fingerprint not in found:
+        if node.fingerprint not in by_fingerprint:
             for below in node.inputs:
                 visit(below)
-            found[node.fingerprint] = node
+            by_fingerprint[node.fingerprint] = node
 
     visit(root)
-    return list(found.values())
+    return list(by_fingerprint.values())

@@ -1,4 +1,4 @@
-"""What a correlation means, free of Sigma's syntax: a condition over the events of a window, per group.
+"""The meaning of a correlation, free of Sigma's syntax: a condition over the events of a window, per group.
 
 A correlation looks at the matches of its ``slots`` (rules, or other correlations). A match of a slot belongs to the
 group that its ``group_by`` values name; one without such a value belongs to none. A **window** ends at a match and
@@ -24,18 +24,17 @@ import hashlib
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgpack
 
 from vedette.plan.aggregates import Kind, Reads
 from vedette.plan.grid import Grid
+from vedette.plan.ir import MAX_SPAN, Suppress, suppress_of
 
 MAX_CHAIN = 16
 """Correlations of correlations, how deep."""
 MAX_SLOTS = 64
-MAX_SPAN = 366 * 86400 * 1_000_000
-"""Microseconds."""
 
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -56,7 +55,7 @@ class Slot(NamedTuple):
     names: tuple[tuple[str, str], ...] = ()
 
     def field(self, name: str) -> str:
-        """What the correlation's ``name`` is called in this rule's events."""
+        """Return what the correlation's ``name`` is called in this rule's events."""
         return next((field for alias, field in self.names if alias == name), name)
 
 
@@ -67,29 +66,9 @@ class Clause(NamedTuple):
     forbidden: tuple[int, ...] = ()
 
 
-class Suppress(NamedTuple):
-    """Alerts of one rule with the same values of ``by`` are folded into the first for ``seconds``."""
-
-    by: tuple[str, ...]
-    seconds: float
-
-    def to_row(self) -> list[Any]:
-        return [list(self.by), self.seconds]
-
-
-def suppress_of(row: Any) -> Suppress | None:
-    """The inverse of ``Suppress.to_row``; raises ValueError or TypeError."""
-    if row is None:
-        return None
-    by, seconds = row
-    if not all(isinstance(name, str) for name in by) or not 0 < float(seconds) <= MAX_SPAN / 1e6:
-        raise ValueError("not a suppression")
-    return Suppress(tuple(by), float(seconds))
-
-
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """See the module's text. ``digest`` covers its meaning and its rules', not its texts."""
+    """A condition over the matches of a group. ``digest`` covers its meaning and its rules', not its texts."""
 
     id: str
     title: str
@@ -114,6 +93,8 @@ class Correlation:
     grid: Grid | None = None
     """``TUMBLE`` of ``span``, or ``SESSION``; None: windows slide."""
 
+    noun: ClassVar[str] = "correlation"
+
     @property
     def prompt(self) -> bool:
         """True when it can be decided at once (see the module's text)."""
@@ -128,7 +109,7 @@ class Correlation:
 
     @property
     def least(self) -> int:
-        """Of a prompt correlation with ``bounds``: the smallest whole metric that satisfies them."""
+        """The smallest whole metric, of a prompt correlation with ``bounds``, that satisfies them."""
         return max(int(n // 1) + 1 if name == "gt" else -int(-n // 1) for name, n in self.bounds)
 
     @property
@@ -143,6 +124,15 @@ class Correlation:
         """The truth of ``bounds``."""
         return metric is not None and all(COMPARE[name](metric, number) for name, number in self.bounds)
 
+    def to_row(self) -> list[Any]:
+        """Return what msgpack can carry; ``from_row`` is its inverse."""
+        suppress = None if self.suppress is None else self.suppress.to_row()
+        return [
+            self.id, self.title, self.level, self.tags, self.kind.value, self.slots, self.group_by, self.span,
+            self.bounds, self.field, self.percentile, self.clauses, self.generate, self.digest, self.path, self.line,
+            suppress, *([] if self.grid is None else [self.grid]),
+        ]  # fmt: skip
+
 
 def meaning_digest(correlation: Correlation, digests: Sequence[str]) -> str:
     """Hex digest of what ``correlation`` means; ``digests``: those of its slots' rules, in order."""
@@ -154,20 +144,11 @@ def meaning_digest(correlation: Correlation, digests: Sequence[str]) -> str:
     return hashlib.blake2b(msgpack.packb(described), digest_size=16).hexdigest()
 
 
-def to_row(c: Correlation) -> list[Any]:
-    """What msgpack can carry; ``from_row`` is its inverse."""
-    suppress = None if c.suppress is None else c.suppress.to_row()
-    return [
-        c.id, c.title, c.level, c.tags, c.kind.value, c.slots, c.group_by, c.span, c.bounds, c.field, c.percentile,
-        c.clauses, c.generate, c.digest, c.path, c.line, suppress, *([] if c.grid is None else [c.grid]),
-    ]  # fmt: skip
-
-
 def from_row(row: list[Any]) -> Correlation:
-    """Raises ValueError or TypeError when ``row`` is not what ``to_row`` gives."""
+    """Raises ValueError or TypeError when ``row`` is not what ``Correlation.to_row`` gives."""
     (id_, title, level, tags, kind, slots, group_by, span, bounds, field, percentile, clauses, generate, digest, path,
      line, suppress, grid) = row if len(row) > 17 else (*row, None)  # fmt: skip
-    made = Correlation(
+    correlation = Correlation(
         id=id_, title=title, level=level, tags=tuple(tags), kind=Kind(kind),
         slots=tuple(Slot(rule, bool(nested), tuple((a, f) for a, f in names)) for rule, nested, names in slots),
         group_by=tuple(group_by), span=span, bounds=tuple((name, number) for name, number in bounds),
@@ -177,22 +158,24 @@ def from_row(row: list[Any]) -> Correlation:
         grid=None if grid is None else Grid(*grid),
     )  # fmt: skip
     texts = [id_, title, level, digest, path, *tags, *group_by, *field]
-    texts += [text for slot in made.slots for text in (slot.rule_id, *(part for pair in slot.names for part in pair))]
-    numbers = [percentile, *(number for _, number in made.bounds)]
-    in_slots = all(0 <= i < len(slots) for clause in made.clauses for part in clause for i in part)
+    texts += [
+        text for slot in correlation.slots for text in (slot.rule_id, *(part for pair in slot.names for part in pair))
+    ]
+    numbers = [percentile, *(number for _, number in correlation.bounds)]
+    in_slots = all(0 <= i < len(slots) for clause in correlation.clauses for part in clause for i in part)
     if (
         not all(type(text) is str for text in texts)
         or not all(type(number) in (int, float) for number in numbers)
-        or not all(name in COMPARE for name, _ in made.bounds)
+        or not all(name in COMPARE for name, _ in correlation.bounds)
         or type(span) is not int
         or not 0 < span <= MAX_SPAN
         or not 0 < len(slots) <= MAX_SLOTS
         or not in_slots
-        or bool(made.bounds) == bool(made.clauses)
-        or not (made.grid is None or _grid_of(made.grid, span))
+        or bool(correlation.bounds) == bool(correlation.clauses)
+        or not (correlation.grid is None or _grid_of(correlation.grid, span))
     ):
         raise ValueError(f"not a correlation: {id_!r:.60}")
-    return made
+    return correlation
 
 
 def _grid_of(grid: Grid, span: int) -> bool:
@@ -208,32 +191,32 @@ def ordered(correlations: Iterable[Correlation]) -> list[Correlation]:
     by_id = {c.id: c for c in correlations}
     depths: dict[str, int] = {}
 
-    def visit(one: Correlation, above: tuple[str, ...]) -> int:
-        if one.id in above:
-            raise ValueError(f"correlation {one.id} refers to itself by way of others")
-        if one.id not in depths:
-            nested = [by_id[slot.rule_id] for slot in one.slots if slot.correlation and slot.rule_id in by_id]
-            if len(nested) != sum(slot.correlation for slot in one.slots):
-                raise ValueError(f"correlation {one.id} refers to one that is not there")
+    def visit(correlation: Correlation, above: tuple[str, ...]) -> int:
+        if correlation.id in above:
+            raise ValueError(f"correlation {correlation.id} refers to itself by way of others")
+        if correlation.id not in depths:
+            nested = [by_id[slot.rule_id] for slot in correlation.slots if slot.correlation and slot.rule_id in by_id]
+            if len(nested) != sum(slot.correlation for slot in correlation.slots):
+                raise ValueError(f"correlation {correlation.id} refers to one that is not there")
             depth = len(above) + 1  # of a walk that is too long already, nothing more is visited
             if depth <= MAX_CHAIN:
-                depth = 1 + max((visit(child, (*above, one.id)) for child in nested), default=0)
+                depth = 1 + max((visit(child, (*above, correlation.id)) for child in nested), default=0)
             if depth > MAX_CHAIN:
                 raise ValueError(f"correlations are chained deeper than {MAX_CHAIN}")
-            depths[one.id] = depth
-        return depths[one.id]
+            depths[correlation.id] = depth
+        return depths[correlation.id]
 
-    for one in by_id.values():
-        visit(one, ())
+    for correlation in by_id.values():
+        visit(correlation, ())
     return [by_id[key] for key in depths]
 
 
 def starved(correlations: Iterable[Correlation], idle: Iterable[str]) -> list[Correlation]:
     """Those that can never fire when the rules ``idle`` (ids) cannot: too few of their slots can match."""
-    known = set(idle)
-    found = []
-    for one in ordered(correlations):
-        if sum(slot.rule_id not in known for slot in one.slots) < one.needs:
-            known.add(one.id)
-            found.append(one)
-    return found
+    idle_ids = set(idle)
+    never = []
+    for correlation in ordered(correlations):
+        if sum(slot.rule_id not in idle_ids for slot in correlation.slots) < correlation.needs:
+            idle_ids.add(correlation.id)
+            never.append(correlation)
+    return never

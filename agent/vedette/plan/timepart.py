@@ -43,11 +43,11 @@ def part(text: str, unit: str) -> int | None:
     text = text.strip()
     for form in _FORMS:
         if match := form.fullmatch(text):
-            found = {name: int(value) for name, value in match.groupdict().items() if value and name != "name"}
+            parts = {name: int(value) for name, value in match.groupdict().items() if value and name != "name"}
             if name := match.groupdict().get("name"):
-                found["month"] = MONTHS.get(name.lower().encode(), 0)
-            found["year"] = found.get("year") or found.pop("year_after", 0)
-            return _of(found, unit)
+                parts["month"] = MONTHS.get(name.lower().encode(), 0)
+            parts["year"] = parts.get("year") or parts.pop("year_after", 0)
+            return _of(parts, unit)
     micros = time_of(text, UTC) if re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) else None
     if micros is None:
         return None
@@ -55,11 +55,11 @@ def part(text: str, unit: str) -> int | None:
     return moment.isocalendar().week if unit == "week" else int(getattr(moment, unit))
 
 
-def _of(found: dict[str, int], unit: str) -> int | None:
+def _of(parts: dict[str, int], unit: str) -> int | None:
     try:
-        day = date(found["year"] or 2000, found["month"], found["day"])  # 2000 has every day of a year
+        day = date(parts["year"] or 2000, parts["month"], parts["day"])  # 2000 has every day of a year
     except ValueError:
         return None
     if unit == "week":
-        return day.isocalendar().week if found["year"] else None
-    return found.get(unit) if unit != "year" else found["year"] or None
+        return day.isocalendar().week if parts["year"] else None
+    return parts.get(unit) if unit != "year" else parts["year"] or None

@@ -37,12 +37,12 @@ class Witness(NamedTuple):
 @lru_cache(maxsize=4096)
 def witness(wanted: LogSource) -> Witness | None:
     """The cheapest clause of one part of ``wanted``; None when there is none."""
-    found = [
+    witnesses = [
         Witness(part, literals)
         for part, value in enumerate(wanted)
         if value and (literals := _of_part(part, value)) is not None
     ]
-    return min(found, key=lambda one: (sum(map(guess, sorted(one.literals))), one.part), default=None)
+    return min(witnesses, key=lambda witness: (sum(map(guess, sorted(witness.literals))), witness.part), default=None)
 
 
 def _of_part(part: int, value: str) -> Literals | None:
@@ -76,7 +76,7 @@ def _of_rows(part: int, value: str) -> Iterable[Literals | None]:
 
 
 def _of_start(pattern: bytes) -> Literals | None:
-    """What is in every text that begins with ``pattern``."""
+    """Return what is in every text that begins with ``pattern``."""
     return next(iter(clauses_of(Predicate("", Op.REGEX, pattern.decode("ascii"), True))), None)
 
 

@@ -16,22 +16,12 @@ from collections.abc import Generator
 from contextlib import suppress
 
 from vedette.rawlog import format
-from vedette.rawlog.segment import Damage, Segment, SegmentFile, Unit
+from vedette.rawlog.segment import TEMPORARY, Damage, Segment, SegmentFile, Unit
 
-TEMPORARY = ".seg.pack"
 FRAME_BYTES = 128 << 10
 """Of events in one compacted frame; a frame of half as many is copied as it is."""
 FRAMES = 4096
 STEP_BYTES = 1 << 20
-WORTH = 3.0
-"""Raw bytes for each byte of a segment, from which on compaction would gain little."""
-LEAST = 16 << 10
-"""Bytes of a segment below which nothing is gained."""
-
-
-def is_small(raw: int, size: int) -> bool:
-    """Whether a segment of ``size`` bytes that holds ``raw`` bytes of events is worth compacting."""
-    return size >= LEAST and raw < WORTH * size
 
 
 def compact(segment: Segment) -> Generator[None, None, int]:

@@ -355,14 +355,14 @@ class Coder:
             times, durables = accumulate(columns["times"]), accumulate(columns["durables"])
             if (sum(sizes), sum(events)) != (header.raw_size, header.events) or min(sizes) <= 0 or min(events) <= 0:
                 raise ValueError("the frames of a compacted frame do not add up")
-            offset, first, found = header.offset, header.first_event, []
+            offset, first, frames = header.offset, header.first_event, []
             for size, count, time, durable, number in zip(sizes, events, times, durables, meta_of, strict=True):
-                one = FrameHeader(0, 0, 0, size, count, offset, first, durable, time, 0, 0)
-                found.append((one, self._read_meta(one, metas[number])))
+                frame = FrameHeader(0, 0, 0, size, count, offset, first, durable, time, 0, 0)
+                frames.append((frame, self._read_meta(frame, metas[number])))
                 offset, first = offset + size, first + count
         except (AttributeError, IndexError, KeyError, TypeError, msgpack.UnpackException) as error:
             raise ValueError(f"compacted metadata cannot be read: {error!r}") from error
-        return found
+        return frames
 
     @staticmethod
     def _parse(header: FrameHeader, fields: dict[str, Any]) -> Meta:

@@ -11,7 +11,7 @@
   well. So what was not synced is written again, to a new segment, and the old one ends before it (``rewrite.py``).
   While that fails, too, ``sync`` raises, ``durable`` stays, and the next ``sync`` tries again.
 * The folder is locked (``lock``) against a second writer. Readers need no lock. It belongs to one machine
-  (``machine.py``); what a copy of it has to do first is ``runtime/copied.py``'s.
+  (``machine.py``); what a copy of it has to do first is ``runtime/agent/copied.py``'s.
 
 ``append`` belongs to one thread (the event loop), ``sync`` and ``maintain`` to one (the writer), which may be another.
 Reading (``replay.py``) may be done from any.
@@ -35,7 +35,6 @@ from vedette.model.counters import Counters, Log
 from vedette.model.event import Chunk, Cursor, Frame
 from vedette.rawlog import format
 from vedette.rawlog.checkpoint import Checkpoint
-from vedette.rawlog.compaction import TEMPORARY
 from vedette.rawlog.machine import bind
 from vedette.rawlog.read import newest_checkpoint
 from vedette.rawlog.recover import (
@@ -45,13 +44,12 @@ from vedette.rawlog.recover import (
     MARK_BYTES,
     Ending,
     Recovery,
-    adopt_copies,
     keep_copy,
     recover,
 )
 from vedette.rawlog.replay import Replay, Span
 from vedette.rawlog.rewrite import NEW, Rewritten, Unsynced, rewrite
-from vedette.rawlog.segment import Segment, segments
+from vedette.rawlog.segment import TEMPORARY, Segment, segments
 from vedette.rawlog.segment_set import Keeper, Kept, SegmentSet
 from vedette.rawlog.verify import Verifier
 from vedette.system.durable import make_folders, sync_path
@@ -128,7 +126,7 @@ class RawLog(Replay):
         """
         make_folders(folder, 0o750)
         reason = "another vedette process writes this raw log; stop it, or give this one its own data_dir"
-        lock_fd = locked(folder / "lock", reason, 0o640)
+        lock_fd = locked(folder, reason)
         self = cls(folder, settings, counters, clock, lock_fd, describe, keeper)
         try:
             self._open(committed, certain, renew)
@@ -140,18 +138,17 @@ class RawLog(Replay):
     def _open(self, committed: Cursor | None, certain: bool, renew: str) -> None:
         for leftover in (*self._folder.glob(f"*{NEW}"), *self._folder.glob(f"*{TEMPORARY}")):
             leftover.unlink()
-        adopt_copies(self._folder)
         every = segments(self._folder)
         log_id = every[-1].log_id if every else ""
         generation = every[-1].generation if every else 0
-        known = committed.offset if committed is not None and committed.log_id == log_id else 0
+        committed_end = committed.offset if committed is not None and committed.log_id == log_id else 0
         ending = Ending([])
         if every:
             budget = min(DAMAGED_BYTES, self._max_bytes // 8)
             parts = [segment for segment in every if segment.log_id == log_id]
-            ending = recover(self._folder, parts, known, budget, self._clock(), certain=certain)
+            ending = recover(self._folder, parts, committed_end, budget, self._clock(), certain=certain)
         self._segments.fill([s for s in every if s.log_id != log_id] + ending.parts)
-        self._newest = max([ending.newest, *(kept.sealed_at for kept in self._segments.kept)])
+        self._newest = max([ending.newest, *(entry.sealed_at for entry in self._segments.entries)])
         new, resumed, reason = bool(renew) or not ending.parts, 0, ending.reason or renew
         if new:
             if not reason and committed is not None:
@@ -161,11 +158,11 @@ class RawLog(Replay):
         else:
             self.log_id, self.end, self._events = log_id, ending.end, ending.events
             self._segments.of_log(log_id, ending.parts[0].base, ending.marks)
-            if ending.end < known:
+            if ending.end < committed_end:
                 reason = reason or "frames at its end are missing"
-                reason += f"; it ends at {ending.end}, below the committed offset {known}"
-            if not certain or ending.end < known:
-                self.end = resumed = max(ending.end, known) + (0 if certain else APART)
+                reason += f"; it ends at {ending.end}, below the committed offset {committed_end}"
+            if not certain or ending.end < committed_end:
+                self.end = resumed = max(ending.end, committed_end) + (0 if certain else APART)
         self._coder = format.Coder(self.log_id)
         self.durable = self.end
         if new or resumed:
@@ -179,9 +176,9 @@ class RawLog(Replay):
                     bind(self._folder)
         else:
             self._fd = os.open(ending.parts[-1].path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            self._segments.kept[-1].sealed_at = 0
-            self._opened_at, self._frames = self._segments.kept[-1].created_at, ending.frames
-        active = self._segments.kept[-1]
+            self._segments.entries[-1].sealed_at = 0
+            self._opened_at, self._frames = self._segments.entries[-1].created_at, ending.frames
+        active = self._segments.entries[-1]
         self._durable_at = self._events, active.segment.base, active.size
         self.recovery = Recovery(ending.cut_bytes, ending.end, new, reason, resumed)
         if reason:
@@ -212,14 +209,15 @@ class RawLog(Replay):
             self._check()
             if self._torn:
                 self._mend()
-            active = held.kept[-1]
+            active, now = held.entries[-1], self._clock()
+            self._opened_at = min(self._opened_at, now)  # the clock may have been ahead
             if offset > active.segment.base and (
                 active.size >= self._segment_bytes
                 or self._frames >= SEGMENT_FRAMES
-                or self._clock() - self._opened_at > self._max_age // SHARE
+                or now - self._opened_at > self._max_age // SHARE
             ):
                 self._rotate()
-                active = held.kept[-1]
+                active = held.entries[-1]
             size = self._write(parts, active)
             marks = held.marks
             if not marks or marks[-1][2] != active.segment.base or active.size - marks[-1][3] >= MARK_BYTES:
@@ -264,9 +262,9 @@ class RawLog(Replay):
     def _mend(self) -> None:
         """Take back what is left of a write that failed, or leave it behind in a sealed segment. Raises OSError."""
         try:
-            os.ftruncate(self._fd, self._segments.kept[-1].size)
+            os.ftruncate(self._fd, self._segments.entries[-1].size)
         except OSError:
-            if self.end == self._segments.kept[-1].segment.base:  # a new segment would have this one's name
+            if self.end == self._segments.entries[-1].segment.base:  # a new segment would have this one's name
                 raise
             self._rotate()
         self._torn = False
@@ -293,7 +291,7 @@ class RawLog(Replay):
 
     def _rotate(self) -> None:
         sealed = self._fd
-        self._begin(self._segments.kept[-1].segment.generation)
+        self._begin(self._segments.entries[-1].segment.generation)
         self._unsynced.append(sealed)
 
     def sync(self) -> int:
@@ -305,7 +303,7 @@ class RawLog(Replay):
             with self._state:
                 self._check()
                 end, sealed, folder = self.end, list(self._unsynced), not self._folder_synced
-                active = self._segments.kept[-1]
+                active = self._segments.entries[-1]
                 place = self._events, active.segment.base, active.size
                 if end == self.durable and not (sealed or folder or self._suspect):
                     return end
@@ -364,36 +362,40 @@ class RawLog(Replay):
         """
         with self._state:
             base, until, (event, old_base, position) = self.durable, self.end, self._durable_at
-            kept, fresh, newest = list(self._segments.kept), list(self._fresh), max(self._newest, self._clock())
-        old = next(one for one in reversed(kept) if one.segment.base == old_base)
+            entries, fresh, newest = list(self._segments.entries), list(self._fresh), max(self._newest, self._clock())
+        old = next(entry for entry in reversed(entries) if entry.segment.base == old_base)
         header = format.SegmentHeader(self.log_id, old.segment.generation, base, event, newest, base)
-        made = Rewritten(self._folder, header)
+        rewritten = Rewritten(self._folder, header)
         try:
-            after = [one.segment for one in kept if one.segment.log_id == self.log_id and one.segment.base >= old_base]
-            rewrite(made, after, fresh, until)
-            made.sync()
-            synced = made.place
+            after = [
+                entry.segment
+                for entry in entries
+                if entry.segment.log_id == self.log_id and entry.segment.base >= old_base
+            ]
+            rewrite(rewritten, after, fresh, until)
+            rewritten.sync()
+            synced = rewritten.place
             with self._state:
                 if self.end > until:
-                    since = [one.segment for one in self._segments.kept[len(kept) - len(after) :]]
-                    rewrite(made, since, list(self._fresh), self.end)
+                    since = [entry.segment for entry in self._segments.entries[len(entries) - len(after) :]]
+                    rewrite(rewritten, since, list(self._fresh), self.end)
                 gone = self._segments.since(base)
                 earlier = old.segment.path if old_base < base else None
-                fd = made.take_place([one.segment.path for one in gone], earlier, position)
+                fd = rewritten.take_place([entry.segment.path for entry in gone], earlier, position)
                 for stale in (*self._unsynced, self._fd):
                     os.close(stale)
                 self._unsynced, self._fd, self._folder_synced = [], fd, False
                 if earlier is not None:
                     old.size, old.sealed_at = position, newest
-                self._segments.replace(gone, Kept(made.segment, made.size, newest), made.marks)
-                self._frames, self._opened_at, self._newest = made.frames, self._clock(), newest
+                self._segments.replace(gone, Kept(rewritten.segment, rewritten.size, newest), rewritten.marks)
+                self._frames, self._opened_at, self._newest = rewritten.frames, self._clock(), newest
                 self._durable_at = event, base, format.SEGMENT_HEADER
                 self._suspect = self._torn = False
         except BaseException:
-            made.discard()
+            rewritten.discard()
             raise
-        self._counters.totals["rewritten_bytes"] += made.size
-        log.warning(Log.RAW_LOG_REWRITTEN, segment=str(made.segment.path), bytes=made.size, offset=base)
+        self._counters.totals["rewritten_bytes"] += rewritten.size
+        log.warning(Log.RAW_LOG_REWRITTEN, segment=str(rewritten.segment.path), bytes=rewritten.size, offset=base)
         self._sync_folder()
         with self._state:
             self._folder_synced = True
@@ -414,8 +416,8 @@ class RawLog(Replay):
     def verify(self, busy: bool = False) -> None:
         """For the writer thread: see ``verify.py``. ``busy``: there is something else to do."""
         with self._state:
-            kept = [one.segment for one in self._segments.kept]
-        self.verifier.step(kept, busy)
+            checked = [entry.segment for entry in self._segments.entries]
+        self.verifier.step(checked, busy)
 
     def retain(self, evaluated: int, now: int, *, make_room: bool = False) -> int:
         """Deletes sealed segments: see ``SegmentSet.retain``. Raises OSError."""
@@ -450,7 +452,7 @@ class RawLog(Replay):
 
     def oldest(self) -> int:
         """When the oldest segment was begun."""
-        return self._segments.kept[0].created_at
+        return self._segments.entries[0].created_at
 
     def full(self) -> bool:
         """Whether the budget is used up. ``retain`` keeps it from being, as long as evaluation keeps up."""

@@ -16,7 +16,7 @@ before, and is taken for this machine's. The folder is a **copy** when
    has a number that can be read, they are not asked, and may be replaced.
 
 So a restart, a reboot, and within one boot a container with a machine-id of its own over the same volume make no copy.
-A disk in another machine does, though its first host may be gone: that costs no event (``runtime/copied.py``). A
+A disk in another machine does, though its first host may be gone: that costs no event (``runtime/agent/copied.py``). A
 snapshot that is put back in its place looks like the original: who does that empties the record (docs/install.md).
 
 Facts are kept as hashes: a machine-id is nobody else's (machine-id(5)).
@@ -117,9 +117,9 @@ def _identity(descriptor: int, root: Path) -> Mapping[str, Any]:
     return {
         "boot": _first([root / BOOT_ID]),
         "facts": {
-            name: " ".join(blake2b(value.encode(), digest_size=16, person=b"vedette").hexdigest() for value in found)
+            name: " ".join(blake2b(value.encode(), digest_size=16, person=b"vedette").hexdigest() for value in texts)
             for name, values in facts.items()
-            if (found := [value for value in values if len(value) >= LEAST])
+            if (texts := [value for value in values if len(value) >= LEAST])
         },
         "device": stat.st_dev if disk else 0,
         "file": [stat.st_ino, int.from_bytes(generation, "little")] if _inodes_last(stat.st_dev, root) else [],
@@ -133,7 +133,7 @@ def _inodes_last(device: int, root: Path) -> bool:
         return True
     number = f"{os.major(device)}:{os.minor(device)}"
     types = [line.rpartition(" - ")[2] for line in lines if line.split()[2:3] == [number]]
-    return not any(one.startswith(FLEETING) for one in types)
+    return not any(type_.startswith(FLEETING) for type_ in types)
 
 
 def _addresses(root: Path) -> list[str]:

@@ -117,16 +117,15 @@ def newest_checkpoint(raw: Path) -> Checkpoint:
     for segment in reversed(of_log(raw)):
         try:
             with SegmentFile(segment) as file:
-                found = decode(file.checkpoint())
+                checkpoint = decode(file.checkpoint())
         except (FileNotFoundError, ValueError):
             continue
-        made = max(newest.made, found.made)
-        newest = newest._replace(made=made)
+        newest = newest._replace(made=max(newest.made, checkpoint.made))
         if not newest.positions:
-            newest = newest._replace(positions=found.positions, next_seq=max(newest.next_seq, found.next_seq))
-        if found.cursor is not None and found.cursor.log_id == segment.log_id:
-            next_seq = max(newest.next_seq, found.next_seq)
-            return found._replace(positions=newest.positions, next_seq=next_seq, made=made)
+            newest = newest._replace(positions=checkpoint.positions, next_seq=max(newest.next_seq, checkpoint.next_seq))
+        if checkpoint.cursor is not None and checkpoint.cursor.log_id == segment.log_id:
+            next_seq = max(newest.next_seq, checkpoint.next_seq)
+            return checkpoint._replace(positions=newest.positions, next_seq=next_seq, made=newest.made)
     return newest
 
 
@@ -200,8 +199,8 @@ def _gap(segment: Segment, offset: int, end: int, events: int, damage: Damage | 
 
 
 def _unreachable(segment: Segment, reason: str) -> Gap:
-    known = segment.archived.span() if segment.archived is not None else None
-    end, events = (known.end, known.events) if known is not None else (segment.base, 0)
+    span = segment.archived.span() if segment.archived is not None else None
+    end, events = (span.end, span.events) if span is not None else (segment.base, 0)
     return Gap(segment.log_id, segment.base, end, events, UNKNOWN, segment.path, 0, reason, unreachable=True)
 
 
@@ -222,8 +221,8 @@ def frames(
     """Frames of one log, from the one that holds raw offset ``start`` to the one that ends at ``stop`` or after it."""
     end = None if stop is None else (stop, None)
     for file, at in entries(of_log(folder, log_id), start, on_gap=on_gap, end=end, window=BODY_WINDOW):
-        if (found := chunk(file, at, on_gap)) is not None:
-            yield Frame(at.header.offset, found)
+        if (decoded := chunk(file, at, on_gap)) is not None:
+            yield Frame(at.header.offset, decoded)
 
 
 def recent_messages(
@@ -241,14 +240,14 @@ def recent_messages(
         for file, at in entries([segment], segment.base, on_gap=on_gap):
             if at.meta.input != input or at.meta.message_ids is None:
                 continue
-            if (found := chunk(file, at, on_gap)) is not None and found.message_ids is not None:
-                numbers = found.origin_of or repeat(0)
-                rows = zip(found.message_ids, numbers, found.spans(), strict=False)
+            if (decoded := chunk(file, at, on_gap)) is not None and decoded.message_ids is not None:
+                numbers = decoded.origin_of or repeat(0)
+                rows = zip(decoded.message_ids, numbers, decoded.spans(), strict=False)
                 for (message_id, number), events in groupby(rows, itemgetter(0, 1)):
                     spans = [span for _, _, span in events]
                     for begin, end in [(spans[0][0], spans[-1][1])] if message_id else spans:
-                        digest = md5(found.data[begin:end], usedforsecurity=False).digest()
-                        of_segment.append((message_id, found.origins[number], digest))
+                        digest = md5(decoded.data[begin:end], usedforsecurity=False).digest()
+                        of_segment.append((message_id, decoded.origins[number], digest))
         newest.extendleft(reversed(of_segment))
         seen += segment.path.stat().st_size if segment.path.exists() else 0
         if len(newest) >= limit or seen >= RECENT_BYTES:
@@ -261,8 +260,8 @@ def _from(parts: list[Segment], since: int | None) -> list[Segment]:
     if since is not None:
         for i in range(len(parts) - 1, 0, -1):
             try:
-                if (known := _known(parts[i])) is not None:
-                    created_at = known.created_at
+                if (span := _known(parts[i])) is not None:
+                    created_at = span.created_at
                 else:
                     with SegmentFile(parts[i]) as file:
                         created_at = file.header().created_at
@@ -304,9 +303,9 @@ def _runs(parts: list[Segment], since: int | None, until: int | None) -> Iterato
     the segment left out behind it."""
     run: list[Segment] = []
     for segment in parts:
-        known = _known(segment)
-        if known is None or not known.received_to or not (
-            (until is not None and known.received_from >= until) or (since is not None and known.received_to < since)
+        span = _known(segment)
+        if span is None or not span.received_to or not (
+            (until is not None and span.received_from >= until) or (since is not None and span.received_to < since)
         ):  # fmt: skip
             run.append(segment)
             continue
@@ -333,7 +332,7 @@ def search(
     """
     if limit is not None and limit <= 0:
         return
-    found = 0
+    hits = 0
     for file, at in between(folder, since, until, on_gap=on_gap):
         if input is not None and at.meta.input != input:
             continue
@@ -344,8 +343,8 @@ def search(
             raw = held.data[begin:end]
             if pattern is None or pattern.search(raw):
                 yield Hit(log_id, offset + begin, end - begin, at.meta.input, received_at, raw, held.codec)
-                found += 1
-                if found == limit:
+                hits += 1
+                if hits == limit:
                     return
 
 

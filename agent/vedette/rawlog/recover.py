@@ -124,15 +124,15 @@ def keep_copy(folder: Path, path: Path, position: int, budget: int, now: int, si
     temporary = target.with_suffix(".tmp")
     try:
         kept_in.mkdir(mode=0o750, exist_ok=True)
-        kept = min(path.stat().st_size - position, budget, size)
+        left = min(path.stat().st_size - position, budget, size)
         files = sorted((f for f in kept_in.iterdir() if f.is_file()), key=lambda f: f.stat().st_mtime_ns)
-        while files and sum(f.stat().st_size for f in files) + kept > budget:
+        while files and sum(f.stat().st_size for f in files) + left > budget:
             files.pop(0).unlink()
         with path.open("rb") as source, temporary.open("wb") as sink:
             source.seek(position)
-            while kept > 0 and (block := source.read(min(kept, 1 << 20))):
+            while left > 0 and (block := source.read(min(left, 1 << 20))):
                 sink.write(block)
-                kept -= len(block)
+                left -= len(block)
             sink.flush()
             os.fsync(sink.fileno())
         temporary.rename(target)
@@ -142,14 +142,6 @@ def keep_copy(folder: Path, path: Path, position: int, budget: int, now: int, si
             temporary.unlink()
         return f"; the cut bytes could not be kept: {error}"
     return ""
-
-
-def adopt_copies(folder: Path) -> None:
-    """Copies that the release before kept in ``quarantine/`` are kept with the others from now on."""
-    former, kept_in = folder / "quarantine", folder / DAMAGED
-    if former.is_dir() and not kept_in.exists():
-        with suppress(OSError):  # they stay where they are
-            former.rename(kept_in)
 
 
 def _bare(segment: Segment) -> bool:
@@ -185,39 +177,39 @@ def recover(
     ``committed``: the highest raw offset ever committed of this log, if that is ``certain``. ``budget``: bytes to keep
     of what is cut. Raises OSError.
     """
-    found = Ending(list(parts))
-    parts = found.parts
+    ending = Ending(list(parts))
+    parts = ending.parts
 
     def drop(segment: Segment, position: int) -> None:
         size = segment.path.stat().st_size
         if size > position:
-            found.reason += keep_copy(folder, segment.path, position, budget, now)
-            found.cut_bytes += size - position
+            ending.reason += keep_copy(folder, segment.path, position, budget, now)
+            ending.cut_bytes += size - position
         if position:
             os.truncate(segment.path, position)
         else:
             segment.path.unlink()
 
     while parts and _bare(parts[-1]):
-        found.reason = found.reason or "the newest segment was never finished"
+        ending.reason = ending.reason or "the newest segment was never finished"
         drop(parts.pop(), 0)
     if not parts:
         sync_path(folder)
-        return found
+        return ending
     safe, first = _safe(parts, committed)
-    found.safe, found.end = safe if certain else _ANY, parts[first].base
+    ending.safe, ending.end = safe if certain else _ANY, parts[first].base
     for i in range(first, len(parts)):
         last = i + 1 == len(parts)
         cut: tuple[int, str] | None
-        if parts[i].base > found.end >= found.safe:
+        if parts[i].base > ending.end >= ending.safe:
             cut = 0, "frames before this segment are missing"
         else:
-            cut = found.take(parts[i], None if last else parts[i + 1])
+            cut = ending.take(parts[i], None if last else parts[i + 1])
             # What is no frame at the end of an earlier segment is damage when it was safe, like any hole.
-            if cut is None or (not last and found.end < found.safe):
+            if cut is None or (not last and ending.end < ending.safe):
                 continue
         position, reason = cut
-        found.reason = reason + found.reason
+        ending.reason = reason + ending.reason
         for segment in reversed(parts[i + 1 :]):
             drop(segment, 0)
         drop(parts[i], position)
@@ -226,4 +218,4 @@ def recover(
     for segment in parts[first:]:
         sync_path(segment.path)
     sync_path(folder)
-    return found
+    return ending

@@ -91,22 +91,22 @@ class Rewritten:
                 self._temporary.unlink()
 
 
-def rewrite(made: Rewritten, old: Iterable[Segment], fresh: list[Unsynced], until: int) -> None:
-    """The frames from ``made.offset`` to ``until`` into ``made``: those of ``fresh``, and before them those of the
+def rewrite(target: Rewritten, old: Iterable[Segment], fresh: list[Unsynced], until: int) -> None:
+    """The frames from ``target.offset`` to ``until`` into ``target``: those of ``fresh``, and before them those of the
     ``old`` segments. What can be read no more is left out: a hole, which reading counts."""
-    coder = format.Coder(made.segment.log_id)
-    fresh = [frame for frame in fresh if made.offset <= frame.offset < until]
-    known = fresh[0].offset if fresh else until
-    for segment in old if made.offset < known else ():
+    coder = format.Coder(target.segment.log_id)
+    fresh = [frame for frame in fresh if target.offset <= frame.offset < until]
+    fresh_from = fresh[0].offset if fresh else until
+    for segment in old if target.offset < fresh_from else ():
         with suppress(FileNotFoundError), SegmentFile(segment, 256 << 10) as file:
             for unit in file.units(file.begin(), segment.base):
-                if isinstance(unit, Damage) or unit.header.offset < made.offset:
+                if isinstance(unit, Damage) or unit.header.offset < target.offset:
                     continue
-                if unit.header.offset >= known:
+                if unit.header.offset >= fresh_from:
                     break
                 with suppress(ValueError):
                     file.verify(unit)
-                    made.frame(unit.header, file.read(unit.position, unit.header.size))
+                    target.frame(unit.header, file.read(unit.position, unit.header.size))
     for frame in fresh:
         data = b"".join(frame.parts)
-        made.frame(coder.header(data), data)
+        target.frame(coder.header(data), data)

@@ -25,6 +25,8 @@ WINDOW = 4 << 10
 """Bytes read at a time while walking headers: one frame's header and metadata, as a rule."""
 _SCAN = 1 << 20
 _MAGIC = re.compile(b"|".join(map(re.escape, (format.FRAME_MAGIC, format.COMPACTED_MAGIC))))
+TEMPORARY = ".seg.pack"
+"""Suffix of a segment that is being compacted (``compaction.py``)."""
 
 
 class Unreachable(OSError):
@@ -103,13 +105,13 @@ def segments(folder: Path | Tiers) -> list[Segment]:
     """All segments in ``folder``, oldest first. Raises OSError."""
     if not isinstance(folder, Path):
         return folder.segments()
-    found = []
+    listed = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if name := format.parse_segment_name(entry.name):
-                found.append(Segment(*name, Path(entry.path)))
-    found.sort()
-    return found
+                listed.append(Segment(*name, Path(entry.path)))
+    listed.sort()
+    return listed
 
 
 class SegmentFile:
@@ -235,10 +237,10 @@ class SegmentFile:
                     raise ValueError("frame does not follow the one before it")
             except ValueError as error:
                 yield Damage(self.segment.path, position, str(error))
-                found = self.find(position + 1, offset)
-                if found is None:
+                resumed = self.find(position + 1, offset)
+                if resumed is None:
                     return
-                at = found
+                at = resumed
             yield at
             position, offset = at.after, at.header.end
 
@@ -249,8 +251,8 @@ class SegmentFile:
                 yield unit
                 continue
             try:
-                found = self.frames(unit)
+                frames = self.frames(unit)
             except ValueError as error:
                 yield Damage(self.segment.path, unit.position, str(error))
             else:
-                yield from found
+                yield from frames

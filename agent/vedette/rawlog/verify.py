@@ -39,7 +39,7 @@ class Verifier:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._found: dict[Path, dict[int, str]] = {}
+        self._damage: dict[Path, dict[int, str]] = {}
         """By segment: positions of what cannot be read, and why."""
         self._steps: Iterator[int] | None = None
         self._began = self._stepped = clock() - ROUND_SECONDS
@@ -50,18 +50,18 @@ class Verifier:
 
     def damaged(self) -> int:
         """Places in the segments that are kept, as far as they were looked at."""
-        return sum(map(len, list(self._found.values())))
+        return sum(map(len, list(self._damage.values())))
 
-    def step(self, kept: Sequence[Segment], busy: bool = False) -> None:
-        """Go on, if it is time. ``kept``: all segments, oldest first; the last is being written."""
+    def step(self, segments: Sequence[Segment], busy: bool = False) -> None:
+        """Go on, if it is time. ``segments``: all, oldest first; the last is being written."""
         now = self._clock()
         if self._steps is None:
             if now < self._began + ROUND_SECONDS:
                 return
-            for path in self._found.keys() - {segment.path for segment in kept}:
-                del self._found[path]
-            self._steps, self._began, self._read = self._round(list(kept)), now, 0
-            self._size = sum(map(_size, kept))
+            for path in self._damage.keys() - {segment.path for segment in segments}:
+                del self._damage[path]
+            self._steps, self._began, self._read = self._round(list(segments)), now, 0
+            self._size = sum(map(_size, segments))
         rate = self._size / BUSY_ROUND_SECONDS
         if now < self._stepped + self._read / (rate if busy else max(rate, BYTES_PER_SECOND)):
             return
@@ -73,55 +73,55 @@ class Verifier:
         self._steps = None
         self.rounds += 1
 
-    def _round(self, kept: list[Segment]) -> Iterator[int]:
+    def _round(self, segments: list[Segment]) -> Iterator[int]:
         """Bytes read, unit by unit."""
-        for segment, follower in pairwise(kept):
-            found: dict[int, str] = {}
+        for segment, follower in pairwise(segments):
+            damage: dict[int, str] = {}
             try:
-                yield from self._segment(segment, follower if follower.log_id == segment.log_id else None, found)
+                yield from self._segment(segment, follower if follower.log_id == segment.log_id else None, damage)
             except FileNotFoundError:  # retention was here
                 continue
             except OSError as error:
-                found[-1] = str(error)
-            for position in sorted(found.keys() - self._found.get(segment.path, {}).keys())[:PLACES]:
+                damage[-1] = str(error)
+            for position in sorted(damage.keys() - self._damage.get(segment.path, {}).keys())[:PLACES]:
                 log.warning(
                     Log.RAW_LOG_DAMAGED,
                     segment=str(segment.path),
                     position=position,
-                    reason=found[position],
+                    reason=damage[position],
                     action="what lies there cannot be shown any more; look at the disk, and keep what you need of it",
                 )
-            self._found[segment.path] = dict(sorted(found.items())[:PLACES])
+            self._damage[segment.path] = dict(sorted(damage.items())[:PLACES])
 
-    def _segment(self, segment: Segment, follower: Segment | None, found: dict[int, str]) -> Iterator[int]:
+    def _segment(self, segment: Segment, follower: Segment | None, damage: dict[int, str]) -> Iterator[int]:
         event, reached = -1, segment.base
         with SegmentFile(segment, STEP_BYTES) as file:
             try:
                 event = file.header().first_event
                 file.checkpoint()
             except ValueError as error:
-                found[0] = str(error)
+                damage[0] = str(error)
             yield file.begin()
             for item in file.units(file.begin(), segment.base):
                 if isinstance(item, Damage):
-                    found[item.position] = item.reason
+                    damage[item.position] = item.reason
                     event = -1  # what it hid is counted
                     continue
                 if follower is not None and item.header.offset >= follower.base:
                     break  # written again there
                 if event not in (-1, item.header.first_event):
-                    found[item.position] = "frames before it are missing"
+                    damage[item.position] = "frames before it are missing"
                 event, reached = item.header.first_event + item.header.events, item.header.end
                 try:
                     file.verify(item)
                 except ValueError as error:
-                    found[item.position] = str(error)
+                    damage[item.position] = str(error)
                 yield item.header.size
             size = file.size
         if follower is not None and event >= 0 and reached != follower.base:
             with suppress(ValueError, FileNotFoundError), SegmentFile(follower) as next_file:
                 if next_file.header().first_event != event:
-                    found[size] = "frames at its end are missing"
+                    damage[size] = "frames at its end are missing"
 
 
 def _size(segment: Segment) -> int:

@@ -28,7 +28,7 @@ from vedette.region.repository import Repository, needed_blobs, needed_metadata
 from vedette.system import foreign
 
 CHANNEL = "fleet"
-"""Under which targets lie; the agents' side has the same name (``runtime/fleet_targets.py``)."""
+"""Under which targets lie; the agents' side has the same name (``runtime/member/targets.py``)."""
 CONNECT_SECONDS = 15.0
 QUIET_SECONDS = 1.0
 """Without a retained message: all of them have come."""
@@ -53,16 +53,16 @@ async def announce(broker: MqttSettings, repository: Repository, *, whole: bool 
     blobs = {path.name: path for path in needed_blobs(repository)}
     lookups = fleetlookups.needed(repository.folder, repository.desired())
     topics = [lookup_topic(fleet, "+", "+"), tuf_topic(fleet, "#")]
-    async with _reading(broker, topics) as (client, found):
+    async with _reading(broker, topics) as (client, payloads):
         for topic in topics:
             client.unsubscribe(topic)
-        there = {topic: data for topic, data in found.items() if topic.startswith(tuf_topic(fleet, ""))}
-        announced = {topic: data for topic, data in found.items() if topic not in there}
-        known = {sha256 for data in there.values() for sha256 in _named(data)}
-        lacking = [path for sha256, path in blobs.items() if whole or sha256 not in known]
+        there = {topic: data for topic, data in payloads.items() if topic.startswith(tuf_topic(fleet, ""))}
+        announced = {topic: data for topic, data in payloads.items() if topic not in there}
+        named = {sha256 for data in there.values() for sha256 in _named(data)}
+        lacking = [path for sha256, path in blobs.items() if whole or sha256 not in named]
         changed = [topic for topic, data in wanted.items() if there.get(topic) != data]
         old = [topic for topic in there if topic not in wanted]
-        old += [blob_topic(fleet, CHANNEL, sha256) for sha256 in sorted(known - blobs.keys())]
+        old += [blob_topic(fleet, CHANNEL, sha256) for sha256 in sorted(named - blobs.keys())]
         published = await fleetlookups.publish(broker, fleet, lookups, announced, whole=whole)
         async with client.within(PUBLISH_SECONDS, "publish by"):
             for path in lacking:
@@ -79,7 +79,7 @@ def _named(data: bytes) -> list[str]:
     """The files that a file of metadata names, believed from nobody."""
     try:
         targets = foreign.read(data)["signed"]["targets"].values()
-        named = [one["hashes"]["sha256"] for one in targets]
+        named = [target["hashes"]["sha256"] for target in targets]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
     return [name for name in named if isinstance(name, str) and re.fullmatch(r"[0-9a-f]{64}", name)]
@@ -87,18 +87,18 @@ def _named(data: bytes) -> list[str]:
 
 async def retained(broker: MqttSettings, topics: list[str]) -> dict[str, bytes]:
     """What the broker retains for ``topics``, by topic. Raises ConnectionError."""
-    async with _reading(broker, topics) as (_, found):
-        return found
+    async with _reading(broker, topics) as (_, payloads):
+        return payloads
 
 
 @asynccontextmanager
 async def _reading(broker: MqttSettings, topics: list[str]) -> AsyncIterator[tuple[MqttClient, dict[str, bytes]]]:
     """A connected client, and what the broker retains for ``topics``. Raises ConnectionError."""
-    found: dict[str, bytes] = {}
+    payloads: dict[str, bytes] = {}
     came = asyncio.Event()
 
     def take(message: Message) -> None:
-        found[message.topic] = message.payload
+        payloads[message.topic] = message.payload
         if message.retain:  # and not what agents send just now
             came.set()
         client.ack(message)
@@ -115,17 +115,17 @@ async def _reading(broker: MqttSettings, topics: list[str]) -> AsyncIterator[tup
                 came.clear()
                 async with asyncio.timeout(QUIET_SECONDS):
                     await came.wait()
-        yield client, dict(found)
+        yield client, dict(payloads)
 
 
 async def heartbeats(broker: MqttSettings, fleet: str) -> dict[str, dict[str, Any]]:
     """The newest heartbeat of every agent of ``fleet``, by agent id. Raises ConnectionError."""
-    found = {}
+    beats = {}
     for topic, payload in (await retained(broker, [f"{ROOT}/{fleet}/+/status"])).items():
         try:
             row = foreign.read(payload)
         except ValueError:
             continue  # whatever somebody retained there
         if isinstance(row, dict):
-            found[topic.split("/")[-2]] = row
-    return found
+            beats[topic.split("/")[-2]] = row
+    return beats

@@ -40,12 +40,12 @@ class Authorities:
         if not key.exists() and not cert.exists():
             return cls(folder, _new(folder, now), [])
         numbers = sorted((int(path.stem) for path in (folder / "former").glob("*.pem")), reverse=True)
-        former = [_load(folder / "former" / f"{one}.key", folder / "former" / f"{one}.pem") for one in numbers]
+        former = [_load(folder / "former" / f"{number}.key", folder / "former" / f"{number}.pem") for number in numbers]
         return cls(folder, _load(key, cert), former)
 
     def pem(self) -> bytes:
         """All that are trusted, the newest first."""
-        return b"".join(one.pem() for one in (self.newest, *self.former))
+        return b"".join(authority.pem() for authority in (self.newest, *self.former))
 
     def vouch(self) -> bytes:
         """The signature of ``pem`` by the oldest that is trusted: every member knows that one."""
@@ -53,11 +53,11 @@ class Authorities:
 
     def rotate(self, now: datetime) -> None:
         """Make a new authority, which signs from now on."""
-        kept = self.folder / "former"
-        kept.mkdir(mode=0o700, exist_ok=True)
-        number = 1 + max((int(path.stem) for path in kept.glob("*.pem")), default=0)
-        write_whole(kept / f"{number}.key", key_pem(self.newest.key), 0o600)
-        write_whole(kept / f"{number}.pem", self.newest.pem(), 0o644)
+        place = self.folder / "former"
+        place.mkdir(mode=0o700, exist_ok=True)
+        number = 1 + max((int(path.stem) for path in place.glob("*.pem")), default=0)
+        write_whole(place / f"{number}.key", key_pem(self.newest.key), 0o600)
+        write_whole(place / f"{number}.pem", self.newest.pem(), 0o644)
         self.former.insert(0, self.newest)
         self.newest = _new(self.folder, now)
 
@@ -78,16 +78,16 @@ class Authorities:
 
     def revoked(self, serials: Iterable[tuple[int, datetime]], now: datetime) -> bytes:
         """A list of revoked certificates by each authority, as PEM."""
-        known = list(serials)
-        return b"".join(one.revoked(known, now) for one in (self.newest, *self.former))
+        revoked = list(serials)
+        return b"".join(authority.revoked(revoked, now) for authority in (self.newest, *self.former))
 
 
 def _new(folder: Path, now: datetime) -> Authority:
-    made = Authority.create(f"vedette region {secrets.token_hex(4)}", now)
-    write_whole(folder / "ca.key.next", key_pem(made.key), 0o600)
-    write_whole(folder / "ca.pem.next", made.pem(), 0o644)
+    authority = Authority.create(f"vedette region {secrets.token_hex(4)}", now)
+    write_whole(folder / "ca.key.next", key_pem(authority.key), 0o600)
+    write_whole(folder / "ca.pem.next", authority.pem(), 0o644)
     _settle(folder)
-    return made
+    return authority
 
 
 def _settle(folder: Path) -> None:

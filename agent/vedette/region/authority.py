@@ -54,10 +54,10 @@ class Authority:
     def from_pem(cls, key: bytes, certificate: bytes) -> Authority:
         """Raises ValueError when the two are not an authority's key and certificate."""
         loaded = load_pem_private_key(key, password=None)
-        known = x509.load_pem_x509_certificate(certificate)
-        if not isinstance(loaded, ec.EllipticCurvePrivateKey) or loaded.public_key() != known.public_key():
+        own_certificate = x509.load_pem_x509_certificate(certificate)
+        if not isinstance(loaded, ec.EllipticCurvePrivateKey) or loaded.public_key() != own_certificate.public_key():
             raise ValueError("the key is not the one of the certificate")
-        return cls(loaded, known)
+        return cls(loaded, own_certificate)
 
     @property
     def name(self) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgpack
 
-from vedette import __version__
 from vedette.bundle.manifest import MANIFEST, PLAN, RULES, TESTS, Manifest, describe, part_name
 from vedette.bundle.trust import inspect
+from vedette.version import __version__
 
 
 def build(

@@ -38,9 +38,9 @@ class Difference(NamedTuple):
 
 def rows(desired: Desired, rollout: Rollout | None, heartbeats: Mapping[str, Mapping[str, Any]]) -> list[Row]:
     """Every agent that has ever reported, by group (in the document's order) and id."""
-    found = [_row(desired, rollout, agent_id, beat) for agent_id, beat in heartbeats.items()]
+    rows = [_row(desired, rollout, agent_id, beat) for agent_id, beat in heartbeats.items()]
     order = {group.name: i for i, group in enumerate(desired.groups)}
-    return sorted(found, key=lambda row: (order.get(row.group, len(order)), row.agent_id))
+    return sorted(rows, key=lambda row: (order.get(row.group, len(order)), row.agent_id))
 
 
 def _row(desired: Desired, rollout: Rollout | None, agent_id: str, beat: Mapping[str, Any]) -> Row:
@@ -94,23 +94,23 @@ def _behind(desired: Desired, rollout: Rollout | None, group: Wanted, actual: Ma
 def differences(before: Desired | None, after: Desired) -> list[Difference]:
     """What ``after`` changes, group by group; a group that is gone leaves its agents as they are."""
     former = {group.name: _changes(group) for group in before.groups} if before else {}
-    found = []
+    differing = []
     for group in after.groups:
         olds = former.get(group.name, {})
         for what, change in _changes(group).items():
             old = olds.get(what)
             if old is None or old.id != change.id:
-                found.append(Difference(group.name, what, change.from_, change.to))
-    return found
+                differing.append(Difference(group.name, what, change.from_, change.to))
+    return differing
 
 
 def members(desired: Desired, heartbeats: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     """Agents by group, of those whose heartbeat states labels."""
-    found: dict[str, list[str]] = {group.name: [] for group in desired.groups}
+    by_group: dict[str, list[str]] = {group.name: [] for group in desired.groups}
     for agent_id, beat in sorted(heartbeats.items()):
         if isinstance(beat.get("actual"), dict) and (group := desired.group(labels_of(beat))) is not None:
-            found[group.name].append(agent_id)
-    return found
+            by_group[group.name].append(agent_id)
+    return by_group
 
 
 def _changes(group: Group) -> dict[str, Change]:

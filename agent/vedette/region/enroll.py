@@ -261,9 +261,9 @@ class Region:
         """Trust the newest authority alone. Raises ValueError with the members whose certificates need another one."""
         now = now or datetime.now(UTC)
         need = [
-            one.name
-            for one in self.members.values()
-            if one.active and not self.authorities.signed(self.folder / "members" / one.name / "agent.pem")
+            member.name
+            for member in self.members.values()
+            if member.active and not self.authorities.signed(self.folder / "members" / member.name / "agent.pem")
         ]
         if need:
             raise ValueError(f"{', '.join(sorted(need)[:20])}: their certificates are signed by a former authority")
@@ -298,8 +298,8 @@ class Region:
     def _drop(self, member: Member, since: int) -> None:
         """All certificates of ``member`` that have not ended are revoked."""
         held = [serial for serial, ends in member.former if ends > since]
-        known = {serial for serial, _ in member.revoked}
-        member.revoked += [(serial, since) for serial in (*held, member.serial) if serial not in known]
+        listed = {serial for serial, _ in member.revoked}
+        member.revoked += [(serial, since) for serial in (*held, member.serial) if serial not in listed]
         member.former = []
         if member.key and member.key not in member.dropped:
             member.dropped.append(member.key)

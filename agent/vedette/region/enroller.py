@@ -118,9 +118,9 @@ class Enroller:
             while not self._received.empty() and len(batch) < BATCH:
                 batch.append(self._received.get_nowait())
             answers = await asyncio.to_thread(self._decide, batch)
-            for one in answers:
+            for answer in answers:
                 with contextlib.suppress(OSError):  # not connected, or refused: the host asks again
-                    await self.client.publish(one.topic, one.payload, retain=one.retain)
+                    await self.client.publish(answer.topic, answer.payload, retain=answer.retain)
             for message in batch:
                 self.client.ack(message)
 
@@ -128,9 +128,9 @@ class Enroller:
         """Send changed authorities to every member that keeps its own key."""
         while True:
             await self.client.connected.wait()
-            for one in await asyncio.to_thread(self._changed):
+            for line in await asyncio.to_thread(self._changed):
                 with contextlib.suppress(OSError):
-                    await self.client.publish(one.topic, one.payload, retain=True)
+                    await self.client.publish(line.topic, line.payload, retain=True)
             await asyncio.sleep(AUTHORITIES_SECONDS)
 
     # --- in a thread
@@ -167,7 +167,7 @@ class Enroller:
 
     def _admit(self, region: Region, tokens: Tokens, grant: Grant, request: Request) -> Answer:
         now = datetime.now(UTC)
-        tokens.count(grant.id, [one.name for one in region.members.values() if one.token == grant.id])
+        tokens.count(grant.id, [member.name for member in region.members.values() if member.token == grant.id])
         if request.fleet != grant.fleet:
             raise EnrolmentRefused(f"the token is for fleet {grant.fleet}")
         grant.check(request.name, now.timestamp())
@@ -206,9 +206,9 @@ class Enroller:
                 return []
             self._sent = now
             return [
-                _out(one.fleet, one.name, renewals.answer(region, region.certificate(one.name)))
-                for one in region.members.values()
-                if one.active and one.key
+                _out(member.fleet, member.name, renewals.answer(region, region.certificate(member.name)))
+                for member in region.members.values()
+                if member.active and member.key
             ]
 
     def _refused(self, region: Region, event: str, reason: str, **about: str) -> None:
@@ -235,4 +235,4 @@ def _out(fleet: str, name: str, renewal: Renewal) -> _Out:
 
 
 def _access(region: Region) -> list[tuple[str, bool, int]]:
-    return sorted((one.name, one.active, len(one.revoked)) for one in region.members.values())
+    return sorted((member.name, member.active, len(member.revoked)) for member in region.members.values())

@@ -42,18 +42,17 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec import to_builtins
+from msgspec.structs import replace
+
 from vedette.bundle.manifest import rfc3339
 from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import inspect
 from vedette.config.settings import DEFAULT_SET
 from vedette.fleet.documents import (
-    DAYS,
     Change,
     Desired,
-    DocumentRefused,
-    Group,
     Progress,
-    Ring,
     Rollout,
     State,
     Target,
@@ -61,7 +60,7 @@ from vedette.fleet.documents import (
     change_id,
     read_desired,
 )
-from vedette.fleet.operators import MAX_OPERATORS, Operator, Operators, operator
+from vedette.fleet.operators import MAX_OPERATORS, Operator, Operators, read_operator
 from vedette.fleet.overlay import MAX_OVERLAY, check
 from vedette.lookup.sign import head_of, verify
 from vedette.model.times import micros, seconds
@@ -91,7 +90,7 @@ class FleetFile:
     """What was read: groups whose changes have no ids yet, and every file by its path among the targets."""
 
     groups: tuple[dict[str, Any], ...]
-    rings: tuple[Ring, ...]
+    rings: tuple[dict[str, Any], ...]
     gates: Mapping[str, Any]
     files: Mapping[str, bytes] = field(default_factory=dict)
     operators: tuple[Operator, ...] = ()
@@ -106,10 +105,10 @@ def read(path: Path, fleet: str) -> FleetFile:
     except ValueError as error:  # of UTF-8, too
         raise FleetFileError(path, [str(error)]) from error
     reader = _Reader(path.parent, fleet)
-    made = reader.whole(document)
+    file = reader.whole(document)
     if reader.mistakes:
         raise FleetFileError(path, reader.mistakes)
-    return made
+    return file
 
 
 class _Reader:
@@ -123,19 +122,18 @@ class _Reader:
         self._known("", document, "")
         if document.get("fleet", self._fleet) != self._fleet:
             self.mistakes.append(f"fleet: {document['fleet']!r}, but the keys are those of fleet {self._fleet!r}")
-        rings = tuple(self._ring(row, f"ring[{i}]") for i, row in enumerate(self._rows(document, "ring")))
+        rings = [self._ring(row, f"ring[{i}]") for i, row in enumerate(self._rows(document, "ring"))]
         groups = tuple(self._group(row, f"group[{i}]") for i, row in enumerate(self._rows(document, "group")))
         if not groups:
             self.mistakes.append("group: expects at least one [[group]]")
         operators = self._operators(document)
-        listed = tuple(ring for ring in rings if ring)
-        made = FleetFile(groups, listed, self._gates(document), self._files, operators, self._lookups)
+        file = FleetFile(groups, tuple(rings), self._gates(document), self._files, operators, self._lookups)
         if not self.mistakes:
             try:  # the reader of agents has the last word
-                read_desired(canonical({**_document(made), "fleet": self._fleet, "serial": 1}), self._fleet)
-            except (DocumentRefused, TypeError, ValueError) as error:
+                read_desired(canonical({**_document(file), "fleet": self._fleet, "serial": 1}), self._fleet)
+            except (TypeError, ValueError) as error:
                 self.mistakes.append(str(error))
-        return made
+        return file
 
     def _known(self, kind: str, row: dict[str, Any], where: str) -> None:
         for key in row.keys() - {*KEYS[kind]}:
@@ -156,51 +154,52 @@ class _Reader:
             return {}
 
     def _operators(self, document: dict[str, Any]) -> tuple[Operator, ...]:
-        found: dict[str, Operator] = {}
+        operators: dict[str, Operator] = {}
         for i, row in enumerate(self._rows(document, "operator")):
             expires = row.get("expires")
             if isinstance(expires, datetime) and expires.tzinfo is not None:
                 row = {**row, "expires": rfc3339(micros(expires))}
             try:
-                one = operator(row, f"operator[{i}]")
-                if one.name in found:
-                    raise ValueError(f"operator[{i}]: the name {one.name!r} is used twice")
-                found[one.name] = one
+                operator = read_operator(row, f"operator[{i}]")
+                if operator.name in operators:
+                    raise ValueError(f"operator[{i}]: the name {operator.name!r} is used twice")
+                operators[operator.name] = operator
             except ValueError as error:
                 self.mistakes.append(str(error))
-        if len(found) > MAX_OPERATORS:
-            self.mistakes.append(f"operator: {len(found)}, at most {MAX_OPERATORS}")
-        return tuple(found.values())
+        if len(operators) > MAX_OPERATORS:
+            self.mistakes.append(f"operator: {len(operators)}, at most {MAX_OPERATORS}")
+        return tuple(operators.values())
 
-    def _ring(self, row: dict[str, Any], where: str) -> Ring | None:
+    def _ring(self, row: dict[str, Any], where: str) -> dict[str, Any]:
         self._known("ring", row, f"{where}.")
+        soak = row.get("soak")
+        if not isinstance(soak, str):
+            return row
         try:
-            soak = row.get("soak", 0)
-            soak = seconds(soak) if isinstance(soak, str) else float(soak)
-            return Ring(str(row.get("name", "")), soak, row.get("agents"), row.get("percent"))
-        except (ValueError, TypeError) as error:
+            return {**row, "soak": seconds(soak)}
+        except ValueError as error:
             self.mistakes.append(f"{where}.soak: {error}")
-            return None
+            return row
 
     def _group(self, row: dict[str, Any], where: str) -> dict[str, Any]:
         self._known("group", row, f"{where}.")
         lookups, bundles = (self._table(row, key, where) for key in ("lookups", "bundles"))
         windows = self._windows(row.get("windows", []), where)
-        found: dict[str, Any] = {
+        group: dict[str, Any] = {
             "name": row.get("name"), "match": row.get("match", "all"), "windows": windows, "bundles": {}, "lookups": {},
             "config": None, "release": None,
         }  # fmt: skip
         if (path := row.get("bundle")) is not None:
-            found["bundles"][DEFAULT_SET] = self._file(path, f"{where}.bundle", self._bundle)
+            group["bundles"][DEFAULT_SET] = self._file(path, f"{where}.bundle", self._bundle)
         for name, path in bundles.items():
-            found["bundles"][name] = self._file(path, f"{where}.bundles.{name}", self._bundle)
+            group["bundles"][name] = self._file(path, f"{where}.bundles.{name}", self._bundle)
         for name, path in lookups.items():
-            found["lookups"][name] = self._lookup(name, path, f"{where}.lookups.{name}")
+            group["lookups"][name] = self._lookup(name, path, f"{where}.lookups.{name}")
         if (path := row.get("config")) is not None:
-            found["config"] = self._file(path, f"{where}.config", self._overlay)
+            group["config"] = self._file(path, f"{where}.config", self._overlay)
         if (path := row.get("release")) is not None:
-            found["release"] = self._release(path, f"{where}.release")
-        return found
+            group["release"] = self._release(path, f"{where}.release")
+        return group
 
     def _table(self, row: dict[str, Any], key: str, where: str) -> dict[str, Any]:
         value = row.get(key, {})
@@ -211,23 +210,25 @@ class _Reader:
 
     def _file(self, path: object, where: str, version: Callable[[bytes], int]) -> Target | None:
         """The target that a file becomes; its version as ``version`` finds it."""
-        if (found := self._path(path, where)) is None:
+        place = self._path(path, where)
+        if place is None:
             return None
         try:
-            data = found.read_bytes()
-            return self._target(found, data, version(data))
+            data = place.read_bytes()
+            return self._target(place, data, version(data))
         except (OSError, ValueError) as error:
             self.mistakes += [f"{where}: {path}: {line}" for line in str(error).splitlines()]
             return None
 
     def _lookup(self, name: str, path: object, where: str) -> Target | None:
         """The target is what is signed before the file; every block of the file is looked at."""
-        if (found := self._path(path, where)) is None:
+        place = self._path(path, where)
+        if place is None:
             return None
         try:
-            with found.open("rb") as source:
+            with place.open("rb") as source:
                 head = head_of(source)
-            signed = verify(found, None)
+            signed = verify(place, None)
             if signed.name != name:
                 raise ValueError(f"it is lookup {signed.name}, not {name}")
             if signed.fleet != self._fleet:
@@ -236,20 +237,20 @@ class _Reader:
         except (OSError, ValueError) as error:
             self.mistakes += [f"{where}: {path}: {line}" for line in str(error).splitlines()]
             return None
-        made = self._target(found, head, signed.created)
-        self._lookups[made.sha256] = found
-        return made
+        target = self._target(place, head, signed.created)
+        self._lookups[target.sha256] = place
+        return target
 
     def _release(self, paths: object, where: str) -> Target | None:
         """The target is the description of the zips, which come in pieces."""
         listed = paths if isinstance(paths, list) and paths else [paths]
-        found = [self._path(path, where) for path in listed]
+        places = [self._path(path, where) for path in listed]
         try:
-            described = fleetreleases.describe([path for path in found if path is not None])
+            described = fleetreleases.describe([place for place in places if place is not None])
         except (OSError, ValueError) as error:
             self.mistakes += [f"{where}: {line}" for line in str(error).splitlines()]
             return None
-        if None in found:
+        if None in places:
             return None
         self._files.update(described.pieces)
         path = self._folder / "releases" / f"{described.release.version}.json"
@@ -259,11 +260,11 @@ class _Reader:
         if not isinstance(rows, list):
             self.mistakes.append(f"{where}.windows: expects a list of tables")
             return []
-        for i, one in enumerate(rows):
-            if isinstance(one, dict):
-                for key in one.keys() - {*KEYS["window"]}:
+        for i, window in enumerate(rows):
+            if isinstance(window, dict):
+                for key in window.keys() - {*KEYS["window"]}:
                     self.mistakes.append(f"{where}.windows[{i}].{key}: unknown key; known: {', '.join(KEYS['window'])}")
-        return [{"days": [*DAYS], **one} if isinstance(one, dict) else one for one in rows]
+        return rows
 
     def _path(self, path: object, where: str) -> Path | None:
         below = PurePosixPath(path.lstrip("/")).as_posix() if isinstance(path, str) else ""
@@ -281,11 +282,11 @@ class _Reader:
         return Target(name, sha256, version)
 
     def _bundle(self, data: bytes) -> int:
-        found = inspect(data)
-        if found.fleet != self._fleet:
-            whose = f"fleet {found.fleet}" if found.fleet else "no fleet"
+        bundle = inspect(data)
+        if bundle.fleet != self._fleet:
+            whose = f"fleet {bundle.fleet}" if bundle.fleet else "no fleet"
             raise BundleRefused(f"signed for {whose}: vedette bundle sign --fleet {self._fleet}")
-        return found.version
+        return bundle.version
 
     def _overlay(self, data: bytes) -> int:
         if len(data) > MAX_OVERLAY:
@@ -294,12 +295,11 @@ class _Reader:
         return 0
 
 
-def _document(made: FleetFile) -> dict[str, Any]:
+def _document(file: FleetFile) -> dict[str, Any]:
     """As ``documents.py`` has it, with made-up ids: to have it checked."""
 
     def row(target: Target | None) -> Any:
-        one = target and {"target": target.target, "sha256": target.sha256, "version": target.version}
-        return one and {"id": "x", "to": one, "from": None}
+        return target and to_builtins(Change("x", target))
 
     return {
         "format": 1,
@@ -308,43 +308,39 @@ def _document(made: FleetFile) -> dict[str, Any]:
             {**group, "config": row(group["config"]), "release": row(group["release"]),
              "bundles": {name: row(target) for name, target in group["bundles"].items()},
              "lookups": {name: row(target) for name, target in group["lookups"].items()}}
-            for group in made.groups
+            for group in file.groups
         ],
-        "rings": [
-            {"name": ring.name, "soak": ring.soak,
-             **{key: value for key, value in (("agents", ring.agents), ("percent", ring.percent)) if value is not None}}
-            for ring in made.rings
-        ],
-        "gates": made.gates,
+        "rings": file.rings,
+        "gates": file.gates,
     }  # fmt: skip
 
 
-def next_operators(made: FleetFile, fleet: str, before: Operators | None) -> Operators | None:
+def next_operators(file: FleetFile, fleet: str, before: Operators | None) -> Operators | None:
     """Who may ask from now on; None: nothing differs."""
     serial = 1 if before is None else before.serial + 1
-    after = Operators(fleet, serial, {one.name: one for one in made.operators})
-    if after.same(before) or (before is None and not made.operators):
+    after = Operators(fleet, serial, {operator.name: operator for operator in file.operators})
+    if after.same(before) or (before is None and not file.operators):
         return None
     return after
 
 
 def next_desired(
-    made: FleetFile, fleet: str, before: Desired | None, rollout: Rollout | None, now: int, *, retry: bool = False
+    file: FleetFile, fleet: str, before: Desired | None, rollout: Rollout | None, now: int, *, retry: bool = False
 ) -> Desired | None:
     """The document that follows ``before`` (``rollout``: how far its changes have come); None: nothing differs.
     ``now``: UTC microseconds. ``retry``: changes that were aborted begin again."""
     serial = 1 if before is None else before.serial + 1
     former = {group.name: group for group in before.groups} if before else {}
-    known = {} if rollout is None else rollout.changes
+    reached = {} if rollout is None else rollout.changes
     rings = before.rings if before else ()
 
     def settled(change: Change) -> Target | None:
         """What agents run of a change when another follows it."""
-        progress = known.get(change.id, Progress(State.DONE) if not rings else None)
+        progress = reached.get(change.id, Progress(State.DONE) if not rings else None)
         return change.to if progress is not None and progress.state is State.DONE else change.from_
 
     def change(group: str, kind: str, name: str, target: Target | None, old: Change | None) -> Change | None:
-        again = retry and old is not None and old.id in known and known[old.id].state is State.ABORTED
+        again = retry and old is not None and old.id in reached and reached[old.id].state is State.ABORTED
         if old is not None and old.to == target and not again:
             return None if target is None and settled(old) is None else old
         origin = None if old is None else settled(old)
@@ -353,30 +349,26 @@ def next_desired(
         return Change(change_id(fleet, serial, group, kind, name), target, origin)
 
     groups = []
-    for row in made.groups:
+    for row in file.groups:
         name, old = row["name"], former.get(row["name"])
         named: dict[str, dict[str, Change]] = {}
         for kind in ("bundles", "lookups"):
             olds: Mapping[str, Change] = {} if old is None else getattr(old, kind)
             every = dict.fromkeys([*row[kind], *(olds if kind == "lookups" else ())])
-            found = {one: change(name, kind, one, row[kind].get(one), olds.get(one)) for one in every}
-            named[kind] = {one: it for one, it in found.items() if it is not None}
+            changes = {part: change(name, kind, part, row[kind].get(part), olds.get(part)) for part in every}
+            named[kind] = {part: new for part, new in changes.items() if new is not None}
         single = {
             kind: change(name, kind, "", row[kind], None if old is None else getattr(old, kind))
             for kind in ("config", "release")
         }
         if row["release"] is None:
             single["release"] = None  # an agent is not taken back to having no release
-        groups.append((name, row, named, single))
+        groups.append({**named, **single})
     checked = read_desired(
-        canonical({**_document(made), "fleet": fleet, "serial": serial, "created": rfc3339(now)}), fleet
+        canonical({**_document(file), "fleet": fleet, "serial": serial, "created": rfc3339(now)}), fleet
     )
-    built = tuple(
-        Group(group.name, group.match, group.expression, named["bundles"], single["config"], named["lookups"],
-              single["release"], group.windows)
-        for group, (_, _, named, single) in zip(checked.groups, groups, strict=True)
-    )  # fmt: skip
+    built = tuple(replace(group, **changes) for group, changes in zip(checked.groups, groups, strict=True))
     after = Desired(fleet, serial, checked.created, built, checked.rings, checked.gates)
-    if before is not None and (before.groups, before.rings, before.gates) == (after.groups, after.rings, after.gates):
+    if before is not None and replace(before, serial=serial, created=checked.created) == after:
         return None
     return after

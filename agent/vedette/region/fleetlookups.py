@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from vedette.delivery.topics import fleet_channel, lookup_topic
 from vedette.fleet.documents import Desired, Target
+from vedette.lookup.names import SUFFIX
 from vedette.lookup.sign import head_of, opened
-from vedette.lookup.table import SUFFIX
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.lookups import publish_lookup, withdraw_lookup
 from vedette.system.durable import sync_path
@@ -35,18 +35,18 @@ def keep(folder: Path, lookups: Mapping[str, Path]) -> None:
     """Copy what ``fleetfile.read`` has found to a fleet's folder. Raises OSError."""
     (folder / "lookups").mkdir(exist_ok=True)
     for sha256, path in lookups.items():
-        kept = _path(folder, sha256)
-        if not kept.exists():
-            temporary = kept.with_suffix(".tmp")
+        place = _path(folder, sha256)
+        if not place.exists():
+            temporary = place.with_suffix(".tmp")
             shutil.copyfile(path, temporary)
             sync_path(temporary)
-            temporary.rename(kept)
+            temporary.rename(place)
     sync_path(folder / "lookups")
 
 
 def needed(folder: Path, desired: Desired | None) -> list[Kept]:
     """Those that ``desired`` names. Raises FileNotFoundError for one that was not kept."""
-    found: dict[tuple[str, str], Kept] = {}
+    lookups: dict[tuple[str, str], Kept] = {}
     for group in desired.groups if desired else ():
         for kind, name, change in group.changes():
             if kind != "lookups":
@@ -58,9 +58,9 @@ def needed(folder: Path, desired: Desired | None) -> list[Kept]:
                 if not path.exists():
                     raise FileNotFoundError(f"{path}: lookup {name} is missing: `vedette fleet plan` copies it there")
                 old = None if before is None else _path(folder, before.sha256)
-                if old is not None or (name, target.sha256) not in found:
-                    found[name, target.sha256] = Kept(name, target, path, old)
-    return [*found.values()]
+                if old is not None or (name, target.sha256) not in lookups:
+                    lookups[name, target.sha256] = Kept(name, target, path, old)
+    return [*lookups.values()]
 
 
 def names(desired: Desired | None) -> set[str]:
@@ -75,22 +75,22 @@ def names(desired: Desired | None) -> set[str]:
 
 
 async def publish(
-    broker: MqttSettings, fleet: str, kept: list[Kept], there: Mapping[str, bytes], *, whole: bool = False
+    broker: MqttSettings, fleet: str, lookups: list[Kept], there: Mapping[str, bytes], *, whole: bool = False
 ) -> int:
     """Publish those that the broker does not announce yet; how many. ``there``: what is retained on the topics of
     lookups. Raises as ``publish_lookup``."""
     sent = 0
-    for one in kept:
-        channel = _channel(one.path)
-        if whole or lookup_topic(fleet, channel, one.name) not in there:
-            await publish_lookup(broker, one.path, previous=one.previous, fleet=fleet, under=channel)
+    for lookup in lookups:
+        channel = _channel(lookup.path)
+        if whole or lookup_topic(fleet, channel, lookup.name) not in there:
+            await publish_lookup(broker, lookup.path, previous=lookup.previous, fleet=fleet, under=channel)
             sent += 1
     return sent
 
 
-async def clear(broker: MqttSettings, fleet: str, kept: list[Kept], there: Mapping[str, bytes]) -> int:
+async def clear(broker: MqttSettings, fleet: str, lookups: list[Kept], there: Mapping[str, bytes]) -> int:
     """Withdraw the versions that the documents name no more; how many. Raises OSError."""
-    wanted = {lookup_topic(fleet, _channel(one.path), one.name) for one in kept}
+    wanted = {lookup_topic(fleet, _channel(lookup.path), lookup.name) for lookup in lookups}
     cleared = 0
     for topic in there:
         *_, channel, _, name = topic.split("/")

@@ -10,11 +10,11 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
+from msgspec.structs import replace
 
 from vedette.bundle.seal import public_key
 from vedette.fleet import releases
@@ -79,14 +79,14 @@ def _facts(text: bytes) -> dict[str, str]:
 
 def pieces(desired: Desired, blob: Callable[[str], bytes]) -> list[str]:
     """SHA-256 of all pieces of the releases that ``desired`` names. Raises ValueError and OSError."""
-    found: dict[str, None] = {}
+    digests: dict[str, None] = {}
     for group in desired.groups:
         change = group.release
         for target in (change.to, change.from_) if change is not None else ():
             if target is not None:
                 for archive in releases.read(blob(target.sha256)).archives.values():
-                    found |= dict.fromkeys(one for file in archive.files() for one in file.pieces)
-    return [*found]
+                    digests |= dict.fromkeys(piece for file in archive.files() for piece in file.pieces)
+    return [*digests]
 
 
 def piece_path(sha256: str) -> str:

@@ -98,19 +98,19 @@ def find(landing: Path, now: int, *, days: int = 7, settle: float = SETTLE_SECON
         runs.setdefault(key, []).append(Run(row["first"], row["last"], micros(row["received_at"])))
     heard: dict[tuple[str, str], dict[str, Any]] = {}
     for row in _rows(landing, "status", now, days, STATUS_COLUMNS):
-        known = heard.get((row["fleet"], row["agent_id"]))
-        if known is None or row["received_at"] >= known["received_at"]:
+        newer = heard.get((row["fleet"], row["agent_id"]))
+        if newer is None or row["received_at"] >= newer["received_at"]:
             heard[row["fleet"], row["agent_id"]] = row
     newest = {key[:2]: key for key, _ in sorted(runs.items(), key=lambda item: max(run.at for run in item[1]))}
-    found = []
+    numberings = []
     for key, came in sorted(runs.items(), key=lambda item: (item[0][:2], min(run.at for run in item[1]))):
         first, last, landed, missing, on_the_way, gaps = between(came, settled)
         status = heard.get(key[:2])
         tail = _tail(status, last, settled) if newest[key[:2]] == key else 0
         when, state = (micros(status["received_at"]), status["state"] or "?") if status else (0, "never heard")
         counts = landed, missing + tail, on_the_way
-        found.append(Numbering(*key, first, last, *counts, gaps, tail, when, state))
-    return found
+        numberings.append(Numbering(*key, first, last, *counts, gaps, tail, when, state))
+    return numberings
 
 
 def _tail(status: dict[str, Any] | None, last: int, settled: int) -> int:

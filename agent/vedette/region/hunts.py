@@ -111,14 +111,14 @@ def added(hosts: Iterable[HostFindings]) -> tuple[Counter[Hunted], Counter[Hunte
     agents: Counter[Hunted] = Counter()
     for host in hosts:
         ended = host.last is not None and host.last.get("type") == "end"
-        known = {text(row.get("rule_title"), MAX_TEXT): row for row in host.matches}
-        rules = host.rules if ended else {_running(title, known): n for title, n in host.running.items()}
+        by_title = {text(row.get("rule_title"), MAX_TEXT): row for row in host.matches}
+        rules = host.rules if ended else {_running(title, by_title): n for title, n in host.running.items()}
         counts.update(rules)
         agents.update(rules.keys())
     return counts, agents
 
 
-def _running(title: str, known: Mapping[str, Mapping[str, Any]]) -> Hunted:
-    row = known.get(title, {})
+def _running(title: str, by_title: Mapping[str, Mapping[str, Any]]) -> Hunted:
+    row = by_title.get(title, {})
     id, level, kind = (text(row.get(name), MAX_TEXT) for name in ("rule_id", "level", "kind"))
     return Hunted(id, title, level, kind)

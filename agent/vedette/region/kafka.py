@@ -86,9 +86,9 @@ class KafkaLanding:
         try:
             there = admin.list_topics(timeout=timeout).topics
             missing = [NewTopic(self._topic(table)) for table in TABLES if self._topic(table) not in there]
-            for made in admin.create_topics(missing, operation_timeout=timeout).values() if missing else ():
+            for creation in admin.create_topics(missing, operation_timeout=timeout).values() if missing else ():
                 try:
-                    made.result(timeout)
+                    creation.result(timeout)
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                         raise
@@ -100,7 +100,7 @@ class KafkaLanding:
         messages = [_message(table, {**row, "received_at": now}) for row in rows]
         large = [message for message in messages if message.size > MAX_MESSAGE]
         refused = self._send([message for message in messages if message.size <= MAX_MESSAGE])
-        large += [message for one in refused for message in self._send([one])]  # perhaps only together too large
+        large += [message for single in refused for message in self._send([single])]  # perhaps only together too large
         letters = [_letter(message) for message in large]
         for letter in letters:
             if self._send([letter]):

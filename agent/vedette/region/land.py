@@ -75,7 +75,7 @@ from vedette.region.kafka import TOPICS, KafkaLanding
 from vedette.region.sightings import Sightings
 from vedette.region.whereabouts import Whereabouts
 from vedette.system import foreign
-from vedette.system.backoff import BACKOFF, Backoff
+from vedette.system.trouble import BACKOFF, Backoff
 from vedette.system.wallclock import WallClock
 from vedette.system.within import is_name
 
@@ -231,13 +231,13 @@ class Landing:
         if len(message.payload) > MAX_MESSAGE and self._oversized + len(message.payload) > OVERSIZED_BYTES:
             self._left_behind = True
             return
-        one = _taken_apart(message)
-        self._oversized += one.oversized
-        if one.refused:
-            self._count_dead_letter((one.fleet, one.agent_id), message.topic)
-        self._waiting.setdefault((one.fleet, one.agent_id), deque()).append(one)
-        self.held += one.size
-        self._count(one, 1)
+        received = _taken_apart(message)
+        self._oversized += received.oversized
+        if received.refused:
+            self._count_dead_letter((received.fleet, received.agent_id), message.topic)
+        self._waiting.setdefault((received.fleet, received.agent_id), deque()).append(received)
+        self.held += received.size
+        self._count(received, 1)
         self._idle.clear()
         self._came.set()
         half = self.settings.receive_maximum // 2
@@ -248,10 +248,10 @@ class Landing:
     def _ignored(self, sender: tuple[str, str]) -> bool:
         return self._dead_letters.get(sender, 0) >= DEAD_LETTERS
 
-    def _count(self, one: _Received, sign: int) -> None:
-        """``one`` waits (1), or no longer (-1)."""
-        self._parts += sign * (len(one.parts) or 1)
-        self._bytes += sign * one.size
+    def _count(self, received: _Received, sign: int) -> None:
+        """``received`` waits (1), or no longer (-1)."""
+        self._parts += sign * (len(received.parts) or 1)
+        self._bytes += sign * received.size
         self._messages += sign
 
     def _next(self) -> list[_Received]:
@@ -261,32 +261,33 @@ class Landing:
         while self._waiting and rows < self.settings.max_rows and size < BATCH_BYTES:
             agent = next(iter(self._waiting))
             queue = self._waiting.pop(agent)
-            one = queue.popleft()
+            received = queue.popleft()
             if queue:
                 self._waiting[agent] = queue
-            self._count(one, -1)
-            taken.append(one)
-            rows, size = rows + (len(one.parts) or 1), size + one.size
+            self._count(received, -1)
+            taken.append(received)
+            rows, size = rows + (len(received.parts) or 1), size + received.size
         return taken
 
     def _decode(self, taken: Sequence[_Received]) -> _Batch:
         """The rows of ``taken``; called in a thread."""
         batch = _Batch()
         self._whereabouts.look()
-        for one in taken:
-            topic = one.message.topic
+        for received in taken:
+            topic = received.message.topic
             about: dict[str, Any] = {"received_at": 0, "collector_id": self.settings.client_id, "topic": topic}
-            named: dict[str, Any] = {"agent_id": one.agent_id, "fleet": one.fleet}
-            sender = one.fleet, one.agent_id
-            if one.refused:
-                payload = one.message.payload
-                batch.rows["bad"].append(dead_letter(payload, topic=topic, reason=one.refused, received_at=0))
-            seqs = batch.seqs.setdefault((one.fleet, one.agent_id, one.log_id), []) if one.log_id else []
-            for data in one.parts:
+            named: dict[str, Any] = {"agent_id": received.agent_id, "fleet": received.fleet}
+            sender = received.fleet, received.agent_id
+            numbering = (*sender, received.log_id)
+            if received.refused:
+                payload = received.message.payload
+                batch.rows["bad"].append(dead_letter(payload, topic=topic, reason=received.refused, received_at=0))
+            seqs = batch.seqs.setdefault(numbering, []) if received.log_id else []
+            for data in received.parts:
                 if self._ignored(sender):
                     break
                 try:
-                    if not one.log_id:
+                    if not received.log_id:
                         batch.rows["status"].append(self._placed(self._noted(status_row(data, **named, **about))))
                         continue
                     row = decode_row(data)
@@ -301,7 +302,7 @@ class Landing:
                     reason = str(error) if isinstance(error, ValueError) else repr(error)
                     self._count_dead_letter(sender, topic)
                     batch.rows["bad"].append(dead_letter(data, topic=topic, reason=reason, received_at=0))
-                    seq = seq_of(data) if one.log_id else None
+                    seq = seq_of(data) if received.log_id else None
                     if seq is not None:
                         seqs.append(seq)
         return batch
@@ -355,9 +356,9 @@ class Landing:
                 if not self._stopping:
                     self._full.clear()
             batch = await asyncio.to_thread(self._decode, taken)
-            self._oversized -= sum(one.oversized for one in taken)
-            size = sum(one.size for one in taken)
-            messages = [one.message._replace(payload=b"") for one in taken]
+            self._oversized -= sum(received.oversized for received in taken)
+            size = sum(received.size for received in taken)
+            messages = [received.message._replace(payload=b"") for received in taken]
             del taken
             await self._until_landed(writers, batch)
             for i, message in enumerate(messages):
@@ -459,8 +460,8 @@ def _taken_apart(message: Message) -> _Received:
     except Exception as error:  # see ``_decode``
         refused = (str(error) if isinstance(error, ValueError) else repr(error)) or "no message of an agent"
     oversized = size if size > MAX_MESSAGE else 0
-    kept = MAX_DEAD_LETTER if oversized else sum(map(len, parts)) or size
-    return _Received(message, fleet, agent_id, log_id, parts, refused, kept + ITEM_BYTES * (1 + len(parts)), oversized)
+    waiting = (MAX_DEAD_LETTER if oversized else sum(map(len, parts)) or size) + ITEM_BYTES * (1 + len(parts))
+    return _Received(message, fleet, agent_id, log_id, parts, refused, waiting, oversized)
 
 
 async def land(settings: LandingSettings, stop: asyncio.Event) -> None:

@@ -86,20 +86,21 @@ async def publish_lookup(
                 f"{topic} holds the version built at {rfc3339(before.created)}, this one is of"
                 f" {rfc3339(signed.created)}: build it again"
             )
-        earlier = [await channel_of.offer(one) for one in (before and before.offer, before and before.replaced) if one]
+        offers = (before and before.offer, before and before.replaced)
+        earlier = [await channel_of.offer(digest) for digest in offers if digest]
         there = set[str]()
         if before is not None and before.version != signed.version and earlier[0] is not None:
             there = earlier[0].blobs()
         whole, deltas, sent, lacking, changed = bytearray(), dict[int, Delta](), 0, 0, 0
         flying: set[asyncio.Task[None]] = set()
         for number in range(len(signed)):
-            made = await asyncio.to_thread(blocks.made, number)
-            whole += hashlib.sha256(made.whole).digest()
-            lacking += len(made.whole)
-            changed += 0 if made.same else len(made.delta or made.whole)
-            if made.delta:
-                deltas[number] = Delta(hashlib.sha256(made.delta).digest(), *made.reference)
-            for blob in filter(None, (made.whole, made.delta)):
+            block = await asyncio.to_thread(blocks.made, number)
+            whole += hashlib.sha256(block.whole).digest()
+            lacking += len(block.whole)
+            changed += 0 if block.same else len(block.delta or block.whole)
+            if block.delta:
+                deltas[number] = Delta(hashlib.sha256(block.delta).digest(), *block.reference)
+            for blob in filter(None, (block.whole, block.delta)):
                 if (digest := hashlib.sha256(blob).hexdigest()) not in there:
                     there.add(digest)
                     sent += len(blob)
@@ -117,8 +118,8 @@ async def publish_lookup(
         said = Announcement(signed.name, signed.version, signed.created, signed.rows, signed.size, digest, replaced)
         await client.publish(topic, said.to_bytes(), retain=True)
         gone = {name for old in earlier if old for name in old.blobs()} - offer.blobs()
-        for one in sorted(gone):
-            await channel_of.withdraw(one)
+        for stale in sorted(gone):
+            await channel_of.withdraw(stale)
         for last in (before.offer, before.replaced) if before is not None else ():
             if last is not None and last != digest:
                 await channel_of.withdraw(last)
@@ -159,19 +160,19 @@ class Blocks:
 
     def __init__(self, path: Path, signed: Signed, previous: Path | None) -> None:
         self._signed, self._path = signed, path
-        self.base, self._known = "", set[bytes]()
+        self.base, self._digests = "", set[bytes]()
         self._previous = previous
-        with Lookup.open(path, native=False) as found:
-            self._new = found.header
+        with Lookup.open(path, native=False) as lookup:
+            self._new = lookup.header
         if previous is not None:
-            with Lookup.open(previous, native=False) as found:
-                self._old, self.base = found.header, found.version
+            with Lookup.open(previous, native=False) as lookup:
+                self._old, self.base = lookup.header, lookup.version
             with previous.open("rb") as source:
                 self._old_at = body_at(source)
                 self._old_size = source.seek(0, 2) - self._old_at
                 source.seek(self._old_at)
                 while piece := source.read(BLOCK):
-                    self._known.add(hashlib.sha256(piece).digest())
+                    self._digests.add(hashlib.sha256(piece).digest())
 
     def made(self, number: int) -> _Made:
         """Raises LookupRefused when the block is not the one that was signed, OSError."""
@@ -180,12 +181,12 @@ class Blocks:
         if not self._signed.fits(number, block):
             raise LookupRefused(f"block {number} was damaged or changed after signing: copy it again")
         whole = delta.packed(self._signed.name, block)
-        if self._signed.digest(number) in self._known:
+        if self._signed.digest(number) in self._digests:
             return _Made(whole, b"", (0, 0), same=True)
         if self._previous is not None:
             first, last = delta.reference(self._new, self._old, start, size, self._old_size)
-            known = _read(self._previous, self._old_at + first, last - first)
-            small = delta.packed(self._signed.name, block, known) if known else whole
+            old = _read(self._previous, self._old_at + first, last - first)
+            small = delta.packed(self._signed.name, block, old) if old else whole
             if len(small) * 2 < len(whole):
                 return _Made(whole, small, (first, last - first), same=False)
         return _Made(whole, b"", (0, 0), same=False)
@@ -208,8 +209,8 @@ async def withdraw_lookup(broker: MqttSettings, fleet: str, channel: str, name: 
         before = await channel_of.announced()
         offer = await channel_of.offer(before.offer) if before else None
         gone = offer.blobs() if offer else set()
-        for one in sorted(gone):
-            await channel_of.withdraw(one)
+        for stale in sorted(gone):
+            await channel_of.withdraw(stale)
         await client.publish(topic, b"", retain=True)
         if before is not None:
             await channel_of.withdraw(before.offer)

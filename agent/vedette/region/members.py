@@ -11,10 +11,13 @@ import json
 import secrets
 from base64 import b64encode
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct, structs
 
 from vedette.delivery.topics import ENROLMENT, ROOT, agent_topic
+from vedette.system import documents, foreign
 from vedette.system.terminal import safe
 from vedette.system.within import is_name
 
@@ -23,32 +26,40 @@ SITE = "site"
 """The label that says at which site a member is."""
 
 
-@dataclass(slots=True)
-class Member:
+_Serial = Annotated[str, Meta(pattern=r"\A[0-9]+\Z", description="a decimal number as a text")]
+
+
+class Member(Struct, forbid_unknown_fields=True):
     """One enrolled name; times are seconds since 1970, serials decimal texts."""
 
     name: str
     role: str = "agent"
     fleet: str = "default"
-    hosts: list[str] = field(default_factory=list)
+    hosts: list[str] = []
     serial: str = ""
     ends: int = 0
-    revoked: list[tuple[str, int]] = field(default_factory=list)
+    revoked: list[tuple[_Serial, int]] = []
     """Serials of certificates that hold no longer, and since when."""
     active: bool = True
-    former: list[tuple[str, int]] = field(default_factory=list)
+    former: list[tuple[_Serial, int]] = []
     """Serials of certificates that were renewed and still hold, and their ends."""
     key: str = ""
     """SHA-256 of the public key that was made on the host (``certificates.fingerprint``); empty: it was made here."""
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = {}
     machine: str = ""
     """Digest of the host's machine-id."""
     token: str = ""
     """The token by which it enrolled."""
-    dropped: list[str] = field(default_factory=list)
+    dropped: list[str] = []
     """Keys whose certificates were revoked; none of them enrols again."""
     consent: int = 0
     """Until when another key may enrol under this name."""
+
+
+class _File(Struct):
+    broker: str
+    group: str
+    members: list[Member]
 
 
 def access(members: Iterable[Member]) -> str:
@@ -62,7 +73,7 @@ def access(members: Iterable[Member]) -> str:
         f"user {ENROLMENT}",
         f"topic write {ROOT}/{ENROLMENT}/requests",
     ]
-    for member in sorted(members, key=lambda one: one.name):
+    for member in sorted(members, key=lambda member: member.name):
         rights = _rights(member) if member.active else []
         if rights:
             lines += ["", f"# {member.role} of fleet {member.fleet}", f"user {member.name}"]
@@ -135,18 +146,13 @@ def load(path: Path) -> tuple[str, str, dict[str, Member]]:
     if not path.exists():
         return "", f"landing-{secrets.token_hex(8)}", {}
     try:
-        known = json.loads(path.read_bytes())
-        members = [Member(**row) for row in known["members"]]
-        for member in members:
-            member.revoked = [(str(int(serial)), int(since)) for serial, since in member.revoked]
-            member.former = [(str(int(serial)), int(ends)) for serial, ends in member.former]
-            member.labels = {str(label): str(value) for label, value in dict(member.labels).items()}
-        return str(known["broker"]), str(known["group"]), {member.name: member for member in members}
-    except (ValueError, TypeError, KeyError) as error:
+        file = documents.read(_File, foreign.read(path.read_bytes()))
+    except ValueError as error:
         raise ValueError(f"{path} cannot be read ({error}): restore it, certificates and access need it") from error
+    return file.broker, file.group, {member.name: member for member in file.members}
 
 
 def dump(broker: str, group: str, members: Iterable[Member]) -> bytes:
     """What ``load`` reads."""
-    known = {"broker": broker, "group": group, "members": [asdict(one) for one in members]}
-    return json.dumps(known, indent=1).encode() + b"\n"
+    document = {"broker": broker, "group": group, "members": [structs.asdict(member) for member in members]}
+    return json.dumps(document, indent=1).encode() + b"\n"

@@ -48,8 +48,8 @@ def prune(folder: Path, lookups: set[str], now: float) -> Pruned:
 
 def _old(folder: Path, role: str, now: float) -> Iterator[Path]:
     """Versions of a role that need not stay."""
-    found = {int(path.name.partition(".")[0]): path for path in (folder / "tuf").glob(f"[1-9]*.{role}.json")}
-    for place, (_, path) in enumerate(sorted(found.items(), reverse=True)):
+    versions = {int(path.name.partition(".")[0]): path for path in (folder / "tuf").glob(f"[1-9]*.{role}.json")}
+    for place, (_, path) in enumerate(sorted(versions.items(), reverse=True)):
         if place >= MOST or (place >= KEPT and path.stat().st_mtime < now - DAYS * 86_400):
             yield path
 
@@ -64,8 +64,8 @@ def _naming(folder: Path) -> Iterator[Path]:
 def _named(path: Path) -> Iterator[str]:
     """Raises ValueError."""
     try:
-        for one in orjson.loads(path.read_bytes())["signed"]["targets"].values():
-            yield str(one["hashes"]["sha256"])
+        for target in orjson.loads(path.read_bytes())["signed"]["targets"].values():
+            yield str(target["hashes"]["sha256"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not a file of metadata: {error}") from error
 

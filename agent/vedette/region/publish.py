@@ -17,7 +17,6 @@ nothing changes. Killed between the steps: publish the same bundle again.
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -26,16 +25,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
-from vedette import __version__
 from vedette.bundle.manifest import rfc3339
 from vedette.bundle.trust import Bundle, addressed, admit, inspect, verify
 from vedette.delivery.topics import blob_topic, manifest_topic
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
-from vedette.system import foreign
+from vedette.system import documents, foreign
+from vedette.system.documents import Sha256
 from vedette.system.durable import write_whole
+from vedette.version import __version__
 
 DEFAULT_CHANNEL = "stable"
 CONNECT_SECONDS = 15.0
@@ -89,7 +91,8 @@ async def publish(
             raise ValueError(f"{topic} holds another bundle of version {bundle.version}: build it under a higher one")
         if landing is not None:
             await asyncio.to_thread(_write_rules, landing, bundle, channel)
-        replaced = previous and (previous.sha256 if previous.sha256 != bundle.sha256 else previous.replaced)
+        left = None if previous is None else previous.replaced
+        replaced = left if previous is None or previous.sha256 == bundle.sha256 else previous.sha256
         message = {
             "version": bundle.version,
             "sha256": bundle.sha256,
@@ -99,7 +102,6 @@ async def publish(
             "replaced": replaced,
         }
         async with asyncio.timeout(PUBLISH_SECONDS):
-            left = previous and previous.replaced
             if left is not None and left not in (replaced, bundle.sha256):
                 await client.publish(blob_topic(fleet, channel, left), b"", retain=True)
             await client.publish(blob_topic(fleet, channel, bundle.sha256), data, retain=True)
@@ -113,13 +115,13 @@ async def held(broker: MqttSettings, fleet: str, channel: str) -> int | None:
     """The version that a channel holds, None for none. Raises ConnectionError."""
     async with connected(broker, manifest_topic(fleet, channel)) as (_, retained):
         previous = await _previous(retained)
-    return previous and previous.version
+    return None if previous is None else previous.version
 
 
-class _Previous(NamedTuple):
+class _Previous(Struct, frozen=True):
     version: int
-    sha256: str
-    replaced: str | None
+    sha256: Sha256
+    replaced: Sha256 | None = None
 
 
 @asynccontextmanager
@@ -145,17 +147,10 @@ async def _previous(retained: asyncio.Queue[Message]) -> _Previous | None:
     try:
         async with asyncio.timeout(RETAINED_SECONDS):
             message = await retained.get()
-        document = foreign.read(message.payload)
-        version, sha256, replaced = document["version"], document["sha256"], document.get("replaced")
-    except (TimeoutError, ValueError, KeyError, TypeError, AttributeError):
+        previous = documents.read(_Previous, foreign.read(message.payload))
+    except (TimeoutError, ValueError):
         return None
-    if type(version) is not int or not _digest(sha256):
-        return None
-    return _Previous(version, sha256, replaced if _digest(replaced) and replaced != sha256 else None)
-
-
-def _digest(value: object) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
+    return previous if previous.replaced != previous.sha256 else replace(previous, replaced=None)
 
 
 def _write_rules(landing: Path, bundle: Bundle, channel: str) -> None:

@@ -7,7 +7,6 @@
       staged/root.json  targets.json   the next version, which waits for signatures
       online/snapshot.pem  timestamp.pem  rollout.pem     the keys of the controller (0600)
       audit.jsonl                      who signed and published what (``fleet/audit.py``)
-      lock                             held while something is staged or put in force
       pruned                           when what nobody needs was deleted last (``prune.py``)
       steer/                           the controller's own (``steer/kept.py``)
 
@@ -25,7 +24,6 @@ operators are read to sign and never kept here.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -59,6 +57,7 @@ from vedette.region.prune import prune
 from vedette.region.roles import DAYS, NAME, ONLINE, WARN_DAYS, Signatory, assign, delegations, public_of, signed
 from vedette.region.sign import load_key
 from vedette.system.durable import sync_path, write_whole
+from vedette.system.folders import locked
 from vedette.system.wallclock import utc_now
 from vedette.system.within import is_name
 
@@ -96,18 +95,18 @@ class Repository:
     @property
     def fleet(self) -> str:
         """Raises ValueError and FileNotFoundError."""
-        one: Any = self.newest("root") or self.staged("root")
-        if one is None:
+        root: Any = self.newest("root") or self.staged("root")
+        if root is None:
             raise FileNotFoundError(f"{self.folder}: no fleet here: `vedette fleet init` makes one")
-        return str(one.signed.unrecognized_fields["x-vedette-fleet"])
+        return str(root.signed.unrecognized_fields["x-vedette-fleet"])
 
     # --- reading
 
     def version(self, role: str) -> int:
         """Of the newest metadata in force; 0: none."""
         if role == "timestamp":
-            one = self.newest(role)
-            return 0 if one is None else int(one.signed.version)
+            metadata = self.newest(role)
+            return 0 if metadata is None else int(metadata.signed.version)
         names = (path.name.partition(".")[0] for path in (self.folder / "tuf").glob(f"*.{role}.json"))
         return max((int(name) for name in names if name.isdigit()), default=0)
 
@@ -148,23 +147,23 @@ class Repository:
 
     def signatures(self) -> list[Signatures]:
         """Of what is staged."""
-        found = []
+        signatures = []
         root: Any = self.staged("root") or self.newest("root")
         for role in ("root", "targets"):
-            if (one := self.staged(role)) is None:
+            if (metadata := self.staged(role)) is None:
                 continue
             if role == "root":
                 before = self.newest("root")
-                result: Any = one.signed.get_root_verification_result(
-                    before and before.signed, one.signed_bytes, one.signatures
+                result: Any = metadata.signed.get_root_verification_result(
+                    before and before.signed, metadata.signed_bytes, metadata.signatures
                 )
                 missing = max(result.first.missing, result.second.missing)
             else:
-                result = root.signed.get_verification_result("targets", one.signed_bytes, one.signatures)
+                result = root.signed.get_verification_result("targets", metadata.signed_bytes, metadata.signatures)
                 missing = result.missing
             names = sorted({str(key.unrecognized_fields.get(NAME, key.keyid[:8])) for key in result.signed.values()})
-            found.append(Signatures(role, one.signed.version, tuple(names), missing))
-        return found
+            signatures.append(Signatures(role, metadata.signed.version, tuple(names), missing))
+        return signatures
 
     def signatories(self, role: str) -> list[Signatory]:
         """Whose keys may sign ``role`` from the staged root on, or the one in force."""
@@ -174,13 +173,13 @@ class Repository:
 
     def warnings(self) -> list[Warned]:
         """Which metadata in force have to be signed again soon, the most urgent first."""
-        found = []
+        warnings = []
         for role, days in WARN_DAYS.items():
-            if (one := self.newest(role)) is not None:
-                expires = one.signed.expires.replace(tzinfo=UTC)
+            if (metadata := self.newest(role)) is not None:
+                expires = metadata.signed.expires.replace(tzinfo=UTC)
                 if expires - timedelta(days=days) < self._now():
-                    found.append(Warned(role, expires, expires < self._now()))
-        return sorted(found, key=lambda one: one.expires)
+                    warnings.append(Warned(role, expires, expires < self._now()))
+        return sorted(warnings, key=lambda warning: warning.expires)
 
     # --- changing
 
@@ -210,8 +209,8 @@ class Repository:
         self._stage("root", Metadata(root))
         self._stage("targets", Metadata(targets))
         self.audit.append(
-            "fleet_created", fleet=fleet, root=[one.name for one in roots], root_threshold=root_threshold,
-            targets=[one.name for one in operators], targets_threshold=targets_threshold,
+            "fleet_created", fleet=fleet, root=[signatory.name for signatory in roots], root_threshold=root_threshold,
+            targets=[signatory.name for signatory in operators], targets_threshold=targets_threshold,
         )  # fmt: skip
 
     def stage_desired(
@@ -235,17 +234,17 @@ class Repository:
             version=before.signed.version + 1, expires=self._until("targets"), delegations=before.signed.delegations
         )
         wanted = {
-            one.target: one
+            target.target: target
             for group in desired.groups
             for _, _, change in group.changes()
-            for one in (change.to, change.from_)
-            if one is not None
+            for target in (change.to, change.from_)
+            if target is not None
         }
-        for path, one in wanted.items():
-            data = blobs[path] if path in blobs else self.blob(one.sha256)
-            if hashlib.sha256(data).hexdigest() != one.sha256:
+        for path, target in wanted.items():
+            data = blobs[path] if path in blobs else self.blob(target.sha256)
+            if hashlib.sha256(data).hexdigest() != target.sha256:
                 raise ValueError(f"{path}: not the file that the desired document names")
-            targets.targets[path] = self._file(path, data, version=one.version)
+            targets.targets[path] = self._file(path, data, version=target.version)
         for sha256 in fleetreleases.pieces(desired, self.blob):
             path = fleetreleases.piece_path(sha256)
             targets.targets[path] = self._file(path, blobs[path] if path in blobs else self.blob(sha256), version=0)
@@ -294,18 +293,18 @@ class Repository:
         before = self.newest("root")
         done = []
         for role in ("root", "targets"):
-            one = self.staged(role)
+            metadata = self.staged(role)
             entitled = {*root.signed.roles[role].keyids}
             if role == "root" and before is not None:
                 entitled |= {*before.signed.roles["root"].keyids}
-            if one is not None and signer.public_key.keyid in entitled:
-                one.sign(signer, append=True)
-                self._stage(role, one)
+            if metadata is not None and signer.public_key.keyid in entitled:
+                metadata.sign(signer, append=True)
+                self._stage(role, metadata)
                 done.append(role)
         if not done:
             raise ValueError("nothing is staged that this key may sign: `vedette fleet plan` stages changes")
-        name = next((str(one.unrecognized_fields.get(NAME, "")) for one in root.signed.keys.values()
-                     if one.keyid == signer.public_key.keyid), "")  # fmt: skip
+        name = next((str(public.unrecognized_fields.get(NAME, "")) for public in root.signed.keys.values()
+                     if public.keyid == signer.public_key.keyid), "")  # fmt: skip
         self.audit.append("fleet_signed", roles=done, key=signer.public_key.keyid[:16], name=name)
         return done
 
@@ -345,17 +344,19 @@ class Repository:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """One process at a time stages something, or puts it in force."""
-        with (self.folder / "lock").open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        descriptor = locked(self.folder, "another process writes here", wait=True)
+        try:
             yield
+        finally:
+            os.close(descriptor)
 
     def _commit(self, rollout: Rollout | None) -> bool:
         self._have_keys()
-        for one in self.signatures():
-            if one.missing:
+        for signatures in self.signatures():
+            if signatures.missing:
                 raise ValueError(
-                    f"{one.role} version {one.version} needs {one.missing} more signatures (it has"
-                    f" {', '.join(one.signed) or 'none'}): `vedette fleet sign`"
+                    f"{signatures.role} version {signatures.version} needs {signatures.missing} more signatures (it has"
+                    f" {', '.join(signatures.signed) or 'none'}): `vedette fleet sign`"
                 )
         changed = False
         for role in ("root", "targets"):
@@ -406,16 +407,16 @@ class Repository:
         entitled = targets.signed.delegations.roles["rollout"].keyids
         if CryptoSigner(key).public_key.keyid not in entitled:
             raise ValueError(f"{self._online('rollout')}: not the key that the targets name for the roll-out")
-        kept = before is not None and {*before.signatures} <= {*entitled}
-        if rollout is None and kept and not self._due("rollout"):
+        is_signed = before is not None and {*before.signatures} <= {*entitled}
+        if rollout is None and is_signed and not self._due("rollout"):
             return False
-        made = Targets(version=self.version("rollout") + 1, expires=self._until("rollout"))
+        next_targets = Targets(version=self.version("rollout") + 1, expires=self._until("rollout"))
         if rollout is not None:
-            made.targets[ROLLOUT] = self._file(ROLLOUT, rollout.to_bytes(), version=rollout.serial)
+            next_targets.targets[ROLLOUT] = self._file(ROLLOUT, rollout.to_bytes(), version=rollout.serial)
         elif before is not None:
-            made.targets.update(before.signed.targets)
-        data = signed(made, key).to_bytes()
-        write_whole(self.folder / "tuf" / f"{made.version}.rollout.json", data)
+            next_targets.targets.update(before.signed.targets)
+        data = signed(next_targets, key).to_bytes()
+        write_whole(self.folder / "tuf" / f"{next_targets.version}.rollout.json", data)
         return True
 
     def _commit_online(self) -> None:
@@ -440,7 +441,7 @@ class Repository:
         return any(reached.get(f"{role}.json") != self.version(role) for role in ("targets", "rollout"))
 
     def _due(self, role: str) -> bool:
-        return any(one.role == role for one in self.warnings())
+        return any(warning.role == role for warning in self.warnings())
 
     def _take_keys(self) -> None:
         """New online keys take the places of the old ones, once the root and targets that name them are in force."""
@@ -458,20 +459,20 @@ class Repository:
     def _online(self, role: str, suffix: str = "") -> Path:
         return self.folder / "online" / f"{role}{suffix}.pem"
 
-    def _stage(self, role: str, one: Metadata[Any]) -> None:
-        write_whole(self.folder / "staged" / f"{role}.json", one.to_bytes())
+    def _stage(self, role: str, metadata: Metadata[Any]) -> None:
+        write_whole(self.folder / "staged" / f"{role}.json", metadata.to_bytes())
 
     def _file(self, path: str, data: bytes, *, version: int) -> TargetFile:
         """The entry of a target, whose bytes are kept. Raises OSError."""
         sha256 = hashlib.sha256(data).hexdigest()
-        kept = self.folder / "blobs" / sha256
-        if not kept.exists() or kept.stat().st_size != len(data):
-            write_whole(kept, data)
+        place = self.folder / "blobs" / sha256
+        if not place.exists() or place.stat().st_size != len(data):
+            write_whole(place, data)
         custom = {"fleet": self.fleet, "version": version}
         return TargetFile(len(data), {"sha256": sha256}, path, unrecognized_fields={"custom": custom})
 
-    def _target(self, one: Metadata[Any] | None, path: str) -> bytes | None:
-        info = None if one is None else one.signed.targets.get(path)
+    def _target(self, metadata: Metadata[Any] | None, path: str) -> bytes | None:
+        info = None if metadata is None else metadata.signed.targets.get(path)
         return None if info is None else self.blob(info.hashes["sha256"])
 
     def _now(self) -> datetime:
@@ -489,11 +490,11 @@ def copied(repository: Repository, folder: Path) -> None:
         target = folder / "blobs" / path.name
         if not target.exists() or target.stat().st_size != path.stat().st_size:
             shutil.copyfile(path, target)
-    for one in fleetlookups.needed(repository.folder, repository.desired()):
-        target = folder / "lookups" / one.path.name
+    for lookup in fleetlookups.needed(repository.folder, repository.desired()):
+        target = folder / "lookups" / lookup.path.name
         target.parent.mkdir(exist_ok=True)
-        if not target.exists() or target.stat().st_size != one.path.stat().st_size:
-            shutil.copyfile(one.path, target)
+        if not target.exists() or target.stat().st_size != lookup.path.stat().st_size:
+            shutil.copyfile(lookup.path, target)
     names = needed_metadata(repository)
     for name in names:
         write_whole(folder / "tuf" / name, (repository.folder / "tuf" / name).read_bytes())
@@ -513,7 +514,7 @@ def needed_blobs(repository: Repository) -> list[Path]:
     """The files that the targets in force name."""
     metadata = (repository.newest(role) for role in ("targets", "rollout"))
     names = {
-        info.hashes["sha256"] for one in metadata if one is not None for info in one.signed.targets.values()
+        info.hashes["sha256"] for role in metadata if role is not None for info in role.signed.targets.values()
     }  # fmt: skip
     return [repository.folder / "blobs" / name for name in sorted(names)]
 

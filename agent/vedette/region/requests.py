@@ -41,7 +41,8 @@ from vedette.fleet.requests import CANCEL, ID, RESUME, Request, cancelled, follo
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
-from vedette.system import foreign
+from vedette.system import documents, foreign
+from vedette.system.documents import Name
 from vedette.system.durable import write_whole
 from vedette.system.wallclock import utc_now
 from vedette.system.within import is_name
@@ -212,12 +213,12 @@ class Collection:
     def close(self) -> None:
         """Write what the record still counts, and who answered. Raises OSError."""
         self._folded.settle(all=True)
-        if all(one.over for one in self.answers.values()):
+        if all(answer.over for answer in self.answers.values()):
             (self.folder / CARRY).unlink(missing_ok=True)
-        whole = sum(one.whole for one in self.answers.values())
+        whole = sum(answer.whole for answer in self.answers.values())
         self.audit.append(
             "request_collected", request=self.request.id, asked=len(self.answers), whole=whole,
-            lacking=[agent for agent, one in self.answers.items() if not one.whole][:SHOWN],
+            lacking=[agent for agent, answer in self.answers.items() if not answer.whole][:SHOWN],
         )  # fmt: skip
 
     def _parts(self, agent: str) -> Path:
@@ -341,9 +342,7 @@ def made(folder: Path) -> Made:
         envelope = path.read_bytes()
         request, signature = read(envelope)
         path = folder / "agents.json"
-        agents = foreign.read(path.read_bytes())
-        if not isinstance(agents, list) or not all(map(is_name, agents)):
-            raise ValueError("expects a list of agent ids")
+        agents = documents.read(list[Name], foreign.read(path.read_bytes()))
     except FileNotFoundError as error:
         raise ValueError(f"{path} is missing: the request was not made to its end; make another") from error
     except ValueError as error:
@@ -354,20 +353,20 @@ def made(folder: Path) -> Made:
 def find(folder: Path, id: str) -> Path:
     """The folder of a request by the first digits of its id. Raises ValueError."""
     every = (path.parent for path in folder.glob("*/request.json"))
-    found = [path for path in every if path.name.startswith(id) and ID.fullmatch(path.name)]
-    if len(found) != 1:
-        raise ValueError(f"{folder}: {len(found) or 'no'} requests have an id that begins with {id!r}")
-    return found[0]
+    folders = [path for path in every if path.name.startswith(id) and ID.fullmatch(path.name)]
+    if len(folders) != 1:
+        raise ValueError(f"{folder}: {len(folders) or 'no'} requests have an id that begins with {id!r}")
+    return folders[0]
 
 
 def revoked_serials(path: Path) -> frozenset[int]:
     """Of the region's ``crl.pem``, one list or several. Raises ValueError and OSError."""
-    pem, found = path.read_bytes(), set[int]()
+    pem, serials = path.read_bytes(), set[int]()
     for part in re.findall(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----\n?", pem, re.DOTALL):
-        found |= {one.serial_number for one in x509.load_pem_x509_crl(part)}
+        serials |= {entry.serial_number for entry in x509.load_pem_x509_crl(part)}
     if b"BEGIN X509 CRL" not in pem:
         raise ValueError(f"{path}: not a list of revoked certificates")
-    return frozenset(found)
+    return frozenset(serials)
 
 
 class MqttWire:
@@ -408,8 +407,8 @@ async def by_broker(broker: MqttSettings, fleet: str, name: str) -> AsyncIterato
 
 def chosen(beats: Mapping[str, Mapping[str, Any]], matches: Callable[[Mapping[str, str]], bool]) -> list[str]:
     """The agents whose labels, as their heartbeats have them, match."""
-    found = []
+    agents = []
     for agent, beat in beats.items():
         if (own := labels_of(beat)) and matches(own):
-            found.append(agent)
-    return sorted(found)
+            agents.append(agent)
+    return sorted(agents)

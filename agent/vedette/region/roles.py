@@ -54,8 +54,8 @@ def delegations(key: Ed25519PrivateKey) -> Delegations:
     return Delegations({public.keyid: public}, {"rollout": role})
 
 
-def signed(one: Root | Targets | Snapshot | Timestamp, key: Ed25519PrivateKey) -> Metadata[Any]:
+def signed(content: Root | Targets | Snapshot | Timestamp, key: Ed25519PrivateKey) -> Metadata[Any]:
     """Metadata with one signature."""
-    made: Metadata[Any] = Metadata(one)
-    made.sign(CryptoSigner(key))
-    return made
+    metadata: Metadata[Any] = Metadata(content)
+    metadata.sign(CryptoSigner(key))
+    return metadata

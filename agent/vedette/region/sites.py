@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from vedette.fleet import labels, releases
 from vedette.fleet.audit import Audit, Head, verify
@@ -25,7 +26,8 @@ from vedette.region import fleetlookups, renewals, requests
 from vedette.region.enroll import Region
 from vedette.region.repository import Repository, needed_blobs, needed_metadata
 from vedette.region.requests import CANCELLED, CARRY
-from vedette.system import foreign
+from vedette.system import documents, foreign
+from vedette.system.documents import Count
 from vedette.system.durable import write_whole
 
 CERTIFICATES = "certificates"
@@ -34,14 +36,14 @@ CERTIFICATES = "certificates"
 
 def groups_at(desired: Desired, site: str) -> list[Group]:
     """Those in which an agent of ``site`` can be."""
-    found = []
+    groups = []
     for group in desired.groups:
         may, may_not = labels.possible(group.expression, {"site": site})
         if may:
-            found.append(group)
+            groups.append(group)
         if not may_not:
             break
-    return found
+    return groups
 
 
 def files_for(repository: Repository, site: str) -> Iterator[tuple[str, Path | bytes]]:
@@ -60,9 +62,9 @@ def files_for(repository: Repository, site: str) -> Iterator[tuple[str, Path | b
             yield f"blobs/{path.name}", path
     changes = [change for group in here for change in group.lookups.values()]
     wanted = {target.sha256 for change in changes for target in (change.to, change.from_) if target is not None}
-    for one in fleetlookups.needed(repository.folder, desired):
-        if one.target.sha256 in wanted:
-            yield f"lookups/{one.path.name}", one.path
+    for lookup in fleetlookups.needed(repository.folder, desired):
+        if lookup.target.sha256 in wanted:
+            yield f"lookups/{lookup.path.name}", lookup.path
 
 
 def requests_for(folder: Path, trust: Path, site: str, now: int) -> Iterator[tuple[str, bytes]]:
@@ -125,7 +127,7 @@ def take_replies(
     """Give the parts of an agent's replies to the requests in ``folder`` that they answer, with the checks of those
     that a broker brings; each request with the number of parts that are new. Those of requests made elsewhere are
     passed over. Raises ValueError and OSError."""
-    for id, group in groupby(parts, key=lambda one: one[0]):
+    for id, group in groupby(parts, key=lambda part: part[0]):
         if not (folder / id / "request.json").exists():
             continue
         collection = requests.Collection(folder / id, authorities, revoked)
@@ -136,17 +138,17 @@ def take_replies(
 
 def _named(repository: Repository, groups: Any) -> set[str]:
     """SHA-256 of the files that groups name, pieces of releases among them."""
-    found = set()
+    digests = set()
     for group in groups:
         for kind, _, change in group.changes():
             for target in (change.to, change.from_):
                 if target is None:
                     continue
-                found.add(target.sha256)
+                digests.add(target.sha256)
                 if kind == "release":
                     archives = releases.read(repository.blob(target.sha256)).archives.values()
-                    found |= {piece for archive in archives for file in archive.files() for piece in file.pieces}
-    return found
+                    digests |= {piece for archive in archives for file in archive.files() for piece in file.pieces}
+    return digests
 
 
 def keep(folder: Path, answer: Answer) -> str:
@@ -169,14 +171,23 @@ def keep(folder: Path, answer: Answer) -> str:
 
 def _head(status: Mapping[str, Any]) -> Head | None:
     """The end of an agent's record, as its status names it; None: it names none. Raises ValueError."""
-    actual = status.get("actual", {})
-    head = actual.get("audit", {}) if isinstance(actual, dict) else None
-    if not isinstance(head, dict):
-        raise ValueError("actual: expects an object, and in it audit as one")
-    seq, digest = foreign.count(head.get("seq", 0), -1), head.get("digest", "")
-    if seq < 0 or not isinstance(digest, str):
-        raise ValueError("actual.audit: expects the number of a line as seq and its digest")
-    return Head(seq, digest) if seq else None
+    audit = documents.read(_Status, status).actual.audit
+    return Head(audit.seq, audit.digest) if audit.seq else None
+
+
+class _Audit(Struct, frozen=True):
+    seq: Count = 0
+    digest: str = ""
+
+
+class _Actual(Struct, frozen=True):
+    audit: _Audit = _Audit()
+
+
+class _Status(Struct, frozen=True):
+    """What is read of an agent's status."""
+
+    actual: _Actual = _Actual()
 
 
 def answers(folder: Path) -> dict[str, dict[str, Any]]:

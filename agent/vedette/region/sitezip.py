@@ -34,7 +34,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vedette import __version__
 from vedette.bundle.install import read_bundle
 from vedette.bundle.trust import addressed, verify
 from vedette.config import read as config
@@ -42,6 +41,7 @@ from vedette.fleet.enrolment import Token
 from vedette.region.polyglot import PAYLOAD, archive, read
 from vedette.region.sign import keygen, load_key, public_text
 from vedette.system.durable import write_whole
+from vedette.version import __version__
 
 CONFIG_DIR = "/etc/vedette"
 """In the files; install.sh writes its own in its place."""
@@ -71,11 +71,11 @@ class Site(NamedTuple):
 def of_member(name: str, folder: Path) -> Site:
     """Of an agent whose key and certificate are in ``folder``, as ``vedette member enroll`` writes it. Raises OSError
     and ValueError."""
-    missing = [one for one in _NEEDED if not (folder / one).is_file()]
+    missing = [needed for needed in _NEEDED if not (folder / needed).is_file()]
     if missing:
         raise FileNotFoundError(f"{folder}: no {', '.join(missing)}: enroll {name} first (vedette member enroll)")
     own = tomllib.loads((folder / "vedette.toml").read_text("utf-8"))
-    files = {one: (folder / one).read_bytes() for one in _NEEDED[1:]}
+    files = {needed: (folder / needed).read_bytes() for needed in _NEEDED[1:]}
     return Site(name, own, files, f"the private key of {name}; for its host only")
 
 
@@ -150,9 +150,9 @@ def _files(template: str, site: Site, rules: Rules) -> dict[str, bytes]:
     files = {**site.files, "vedette.toml": configuration(template, site, rules).encode()}
     if rules.bundle is not None:
         files[BUNDLE] = read_bundle(rules.bundle)
-        found = verify(files[BUNDLE], [rules.key], __version__)
+        bundle = verify(files[BUNDLE], [rules.key], __version__)
         own = tomllib.loads(files["vedette.toml"].decode())
-        addressed(found, own["agent"]["fleet"], own["bundles"].get("channel", found.channel), of_host=True)
+        addressed(bundle, own["agent"]["fleet"], own["bundles"].get("channel", bundle.channel), of_host=True)
     return files
 
 

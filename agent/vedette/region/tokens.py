@@ -10,19 +10,20 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, structs
 
 from vedette.fleet.enrolment import EnrolmentRefused, Token, new_token
 from vedette.region.members import SITE, check_site
+from vedette.system import documents, foreign
 from vedette.system.durable import write_whole
 from vedette.system.terminal import safe
 
 FILE = "tokens.json"
 
 
-@dataclass(slots=True)
-class Grant:
+class Grant(Struct, forbid_unknown_fields=True):
     """What a token allows; times are seconds since 1970."""
 
     id: str
@@ -32,8 +33,8 @@ class Grant:
     uses: int
     expires: int
     created: int
-    labels: dict[str, str] = field(default_factory=dict)
-    used: list[str] = field(default_factory=list)
+    labels: dict[str, str] = {}
+    used: list[str] = []
     """The agents that enrolled by it."""
     revoked: int = 0
 
@@ -55,6 +56,10 @@ class Grant:
             raise EnrolmentRefused(f"the token is {state}: make another with 'vedette region token create'")
 
 
+class _File(Struct):
+    tokens: list[Grant]
+
+
 class Tokens:
     """The file of ``folder``."""
 
@@ -67,18 +72,19 @@ class Tokens:
         if SITE in labels:
             check_site(labels[SITE])
         token = new_token(fleet)
-        made = Grant(
+        grant = Grant(
             token.id, b64encode(token.secret).decode(), fleet, uses, int(now + seconds), int(now), dict(labels)
         )
-        self.grants[made.id] = made
+        self.grants[grant.id] = grant
         self._save()
-        return made
+        return grant
 
     def find(self, id: str) -> Grant:
         """Raises EnrolmentRefused for a token that was never made here."""
-        if (found := self.grants.get(id)) is None:
+        grant = self.grants.get(id)
+        if grant is None:
             raise EnrolmentRefused(f"token {safe(id)} was not made by this region")
-        return found
+        return grant
 
     def spend(self, id: str, name: str) -> None:
         """``name`` has enrolled by a token."""
@@ -99,7 +105,7 @@ class Tokens:
         return grant
 
     def _save(self) -> None:
-        rows = [asdict(grant) for grant in self.grants.values()]
+        rows = [structs.asdict(grant) for grant in self.grants.values()]
         write_whole(self._path, json.dumps({"tokens": rows}, indent=1).encode() + b"\n", 0o600)
 
 
@@ -107,7 +113,7 @@ def _load(path: Path) -> dict[str, Grant]:
     if not path.exists():
         return {}
     try:
-        grants = [Grant(**row) for row in json.loads(path.read_bytes())["tokens"]]
-    except (ValueError, TypeError, KeyError) as error:
+        grants = documents.read(_File, foreign.read(path.read_bytes())).tokens
+    except ValueError as error:
         raise ValueError(f"{path} cannot be read ({error}): restore it, or remove it to revoke all tokens") from error
     return {grant.id: grant for grant in grants}

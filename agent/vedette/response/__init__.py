@@ -1,5 +1,5 @@
 """Local response: which address an alert has blocked in this host's firewall, and for how long.
 
 The host's owner decides; what is allowed always wins; every block ends by itself, also when the agent is gone.
-Imports: model, sinks, system.
+Imports: config, model, sinks, system.
 """

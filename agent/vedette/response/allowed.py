@@ -32,11 +32,11 @@ def of_host(*, sessions: bool, root: Path = Path("/")) -> Iterator[tuple[Network
     """Networks that this host needs, each with the reason. ``sessions``: also where users are logged in from."""
     for text in ("127.0.0.0/8", "::1/128"):
         yield ip_network(text), "loopback"
-    for why, found in (
+    for why, addresses in (
         ("own address", _own(root)), ("gateway", _gateways(root)), ("name server", _name_servers(root)),
         ("logged in from there", _sessions(root) if sessions else ()),
     ):  # fmt: skip
-        yield from ((ip_network(address), why) for address in found)
+        yield from ((ip_network(address), why) for address in addresses)
 
 
 def of_names(names: Iterable[str]) -> Iterator[tuple[Network, str]]:
@@ -44,7 +44,7 @@ def of_names(names: Iterable[str]) -> Iterator[tuple[Network, str]]:
     for name in names:
         with suppress(OSError, UnicodeError):
             for *_, (address, *_) in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM):
-                yield ip_network(str(address).partition("%")[0]), f"broker {name}"
+                yield ip_network(str(address).partition("%")[0]), f"{name} of the configuration"
 
 
 def _text(path: Path) -> str:

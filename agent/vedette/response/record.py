@@ -43,12 +43,12 @@ class Record:
     def read(self) -> None:
         """As it is on disk; nothing where there is no file. Raises OSError, and ValueError for what is no record."""
         try:
-            found = orjson.loads(self._path.read_bytes())
-            blocked = {str(address_of(name)): Block(*row) for name, row in found["blocked"].items()}
-            if not all(isinstance(one.until, int) and isinstance(one.since, int) for one in blocked.values()):
+            document = orjson.loads(self._path.read_bytes())
+            blocked = {str(address_of(name)): Block(*row) for name, row in document["blocked"].items()}
+            if not all(isinstance(block.until, int) and isinstance(block.since, int) for block in blocked.values()):
                 raise ValueError("times are no numbers")
-            undone = {str(address_of(name)): int(at) for name, at in found["undone"].items()}
-            self.blocked, self.undone, self.flushed = blocked, undone, int(found["flushed"])
+            undone = {str(address_of(name)): int(at) for name, at in document["undone"].items()}
+            self.blocked, self.undone, self.flushed = blocked, undone, int(document["flushed"])
         except FileNotFoundError:
             return
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -58,19 +58,25 @@ class Record:
         """Raises OSError; what is on disk is then as before."""
         self._path.parent.mkdir(mode=0o750, exist_ok=True)
         undone = dict([*self.undone.items()][-MAX_UNDONE:])
-        blocked = {address: tuple(one) for address, one in self.blocked.items()}
+        blocked = {address: tuple(block) for address, block in self.blocked.items()}
         write_whole(
             self._path, orjson.dumps({"blocked": blocked, "undone": undone, "flushed": self.flushed}), mode=0o600
         )
 
     def left(self, now: int) -> Mapping[str, int]:
         """Milliseconds left by address."""
-        return {address: (one.until - now) // 1000 for address, one in self.blocked.items() if one.until > now}
+        return {address: (block.until - now) // 1000 for address, block in self.blocked.items() if block.until > now}
 
     def expire(self, now: int, ttl: int) -> bool:
         """Forget what is over; whether anything was. ``ttl``: microseconds for which an undone address is remembered:
-        a later alert is another one."""
-        over = [address for address, one in self.blocked.items() if one.until <= now]
+        a later alert is another one. What was noted while the clock was ahead was noted now: a block lasts no longer
+        for it, and no later alert is stale."""
+        for address, block in self.blocked.items():
+            if block.since > now:
+                self.blocked[address] = block._replace(since=now, until=now + block.until - block.since)
+        self.undone = {address: min(at, now) for address, at in self.undone.items()}
+        self.flushed = min(self.flushed, now)
+        over = [address for address, block in self.blocked.items() if block.until <= now]
         for address in over:
             del self.blocked[address]
         for address in [address for address, at in self.undone.items() if at + ttl <= now]:
@@ -88,7 +94,7 @@ class Record:
     def rows(self, now: int) -> list[dict[str, Any]]:
         """JSON-able, those that end first at the beginning."""
         return [
-            {"address": address, **one._asdict(), "seconds": round((one.until - now) / 1e6)}
-            for address, one in sorted(self.blocked.items(), key=lambda each: each[1].until)
-            if one.until > now
+            {"address": address, **block._asdict(), "seconds": round((block.until - now) / 1e6)}
+            for address, block in sorted(self.blocked.items(), key=lambda each: each[1].until)
+            if block.until > now
         ]

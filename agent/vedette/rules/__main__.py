@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     out, *paths = paths
     try:
         sample = sys.stdin.buffer.read()
-        memory = [int(str(one)) for one in named["--functions"]]
+        memory = [int(str(size)) for size in named["--functions"]]
         functions = Host(Limits(memory=memory[0])) if memory else None
         try:
             plan = build(

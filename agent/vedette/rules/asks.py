@@ -1,4 +1,4 @@
-"""What rules ask of a table that is not built yet: its keys, the columns that they return, and their types.
+"""Requests of rules to a table that is not built yet: its keys, the columns that they return, and their types.
 
 A key is of the kind that means what the rule says: of ``JOIN … ON a.ip = e.src_ip`` and ``IN`` texts are ``text``,
 whole numbers ``number``, ``BETWEEN a.low AND a.high`` is a ``range``; of a placeholder ``expand`` is ``nocase``,
@@ -58,79 +58,84 @@ def recipe(name: str, table: Path, rules: RuleSet, declared: Recipe) -> Recipe:
     """``declared``, with what ``rules``, loaded with it as ``wanted``, ask of the lookup ``name``, which is to be built
     of ``table``. Raises ValueError for a column that the table lacks, and when no rule asks it."""
     there = header(table)
-    found = asks(name, there, rules)
-    if not found.keys:
-        refused = next((str(one) for one in rules.refused), "")
+    asked = asks(name, there, rules)
+    if not asked.keys:
+        refused = next((str(refusal) for refusal in rules.refused), "")
         raise ValueError(
             f"no rule asks the lookup {name}" + (f"; the first that is refused: {refused}" if refused else "")
         )
-    for column, rule in found.by.items():
+    for column, rule in asked.by.items():
         if column not in there:
             raise ValueError(
                 f"{table}:1: there is no column {column}, which {rule} asks of the lookup {name}: add it or write"
                 f" another in the rule; there are {', '.join(there)}"
             )
-    for key, other in combinations(found.keys, 2):
+    for key, other in combinations(asked.keys, 2):
         if key.columns == other.columns and {key.kind, other.kind} <= TEXTS:
             raise ValueError(
-                f"{table}:1: {found.keys[key]} asks for the column {key.columns[0]} as {key.kind},"
-                f" {found.keys[other]} as {other.kind}: ask alike in both, or give the table the column twice"
+                f"{table}:1: {asked.keys[key]} asks for the column {key.columns[0]} as {key.kind},"
+                f" {asked.keys[other]} as {other.kind}: ask alike in both, or give the table the column twice"
             )
-    given = {key.columns for key in declared.keys}  # keys that were declared have precedence for joins
+    declared_keys = {key.columns for key in declared.keys}  # keys that were declared have precedence for joins
     more = [
-        key for key in found.keys if key not in declared.keys and (key.kind in OF_SIGMA or key.columns not in given)
+        key
+        for key in asked.keys
+        if key not in declared.keys and (key.kind in OF_SIGMA or key.columns not in declared_keys)
     ]
     keys = (*declared.keys, *more)
-    needed = [*(column for key in keys for column in key.columns), *found.columns, *(declared.valid or ())]
+    needed = [*(column for key in keys for column in key.columns), *asked.columns, *(declared.valid or ())]
     return replace(
         declared,
         keys=keys,
-        types={**found.types, **declared.types},
+        types={**asked.types, **declared.types},
         columns=declared.columns or tuple(dict.fromkeys(needed)),
-        duplicates=declared.duplicates or ("keep" if found.several else "refuse"),
+        duplicates=declared.duplicates or ("keep" if asked.several else "refuse"),
     )
 
 
 def asks(name: str, header: tuple[str, ...], rules: RuleSet) -> Asks:
-    """What ``rules`` ask of the lookup ``name``, whose table has the columns ``header``; no keys: no rule asks it."""
-    found = Asks()
+    """Collect what ``rules`` ask of the lookup ``name``, whose table has the columns ``header``; no keys: nothing."""
+    asked = Asks()
     for statement in rules.statements:
         for node in statement.lookups:
             if node.lookup == name:
-                _joined(found, node, f"{statement.path}:{statement.line}")
-    for one in rules.wanted:
-        if one.lookup == name:
-            column = one.column or (one.field if one.field in header else "")
-            key = Key((column or header[0],), one.kind)
-            found.key(key, one.rule)
-            found.several = True
+                _joined(asked, node, f"{statement.path}:{statement.line}")
+    for request in rules.wanted:
+        if request.lookup == name:
+            column = request.column or (request.field if request.field in header else "")
+            key = Key((column or header[0],), request.kind)
+            asked.key(key, request.rule)
+            asked.several = True
             if not column:
-                found.keys = {key: one.rule, **found.keys}  # such a placeholder asks the lookup's first key
-    return found
+                asked.keys = {key: request.rule, **asked.keys}  # such a placeholder asks the lookup's first key
+    return asked
 
 
 def by_column(name: str, rules: RuleSet) -> bool:
     """Whether some rule asks the lookup ``name`` for a column, which a list of values has none of."""
     joined = any(node.lookup == name for statement in rules.statements for node in statement.lookups)
-    return joined or any(one.lookup == name and one.column for one in rules.wanted)
+    return joined or any(request.lookup == name and request.column for request in rules.wanted)
 
 
-def _joined(found: Asks, node: LookupJoin, rule: str) -> None:
+def _joined(asked: Asks, node: LookupJoin, rule: str) -> None:
     of = _type(node.key.type)
     key = tuple(node.index.split(".."))
     kind = "range" if len(key) == 2 else "number" if of == "int" else "text"
-    found.key(Key(key, kind), rule)
+    asked.key(Key(key, kind), rule)
     if kind != "text":
-        found.types.update(dict.fromkeys(key, of))
+        asked.types.update(dict.fromkeys(key, of))
     width = len(node.input.columns)
-    types = {**dict(_columns(node.when)), **{at: one.type for at, one in enumerate(node.columns[width:], width + 1)}}
+    types = {
+        **dict(_columns(node.when)),
+        **{at: column.type for at, column in enumerate(node.columns[width:], width + 1)},
+    }
     for at, name in enumerate(node.wanted, width + 1):
         if at in types:
-            found.columns[name] = None
-            found.by.setdefault(name, rule)
+            asked.columns[name] = None
+            asked.by.setdefault(name, rule)
             if (kind := _type(types[at])) != "text":
-                found.types[name] = kind
-    found.several |= node.kind in ("SEMI", "ANTI") or _has_key(node.when, width)
+                asked.types[name] = kind
+    asked.several |= node.kind in ("SEMI", "ANTI") or _has_key(node.when, width)
 
 
 def _has_key(condition: Expression | None, width: int) -> bool:
@@ -138,8 +143,8 @@ def _has_key(condition: Expression | None, width: int) -> bool:
     if not isinstance(condition, Call):
         return False
     if condition.name == "AND":
-        return any(_has_key(one, width) for one in condition.args)
-    sides = [{at > width for at, _ in _columns(one)} for one in condition.args]
+        return any(_has_key(operand, width) for operand in condition.args)
+    sides = [{at > width for at, _ in _columns(side)} for side in condition.args]
     return condition.name == "=" and sides in ([{False}, {True}], [{True}, {False}])
 
 
@@ -147,8 +152,8 @@ def _columns(expression: Any) -> Iterator[tuple[int, Type]]:
     if isinstance(expression, Column):
         yield expression.index, expression.type
     elif isinstance(expression, Call):
-        for one in expression.args:
-            yield from _columns(one)
+        for operand in expression.args:
+            yield from _columns(operand)
 
 
 def _type(of: Type) -> str:

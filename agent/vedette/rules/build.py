@@ -24,18 +24,18 @@ MAX_SAMPLE = 16 << 20
 """Bytes of a sample that are looked at."""
 
 SUFFIXES = (".yml", ".yaml", ".sql", ".toml")
-"""Of rule files."""
+"""Suffixes of rule files."""
 SIGMA = ".yml"
-"""What a file is read as whose suffix names no language, and text without a file."""
+"""The language of a file whose suffix names none, and of text without a file."""
 
 
 def front_ends(
     rules: RuleSet, pipelines: Iterable[Path], lookups: Iterable[Path], wanted: frozenset[str] = frozenset()
 ) -> dict[str, FrontEnd]:
     """The rule languages, by the suffix of their files."""
-    given = replace(processing.load(pipelines, lookups), wanted=wanted)
-    rules.lookups = dict(given.tables)
-    sigma = Sigma(rules, given)
+    processed = replace(processing.load(pipelines, lookups), wanted=wanted)
+    rules.lookups = dict(processed.tables)
+    sigma = Sigma(rules, processed)
     return {SIGMA: sigma, ".yaml": sigma, ".sql": _Late(rules), ".toml": Formats(rules)}
 
 
@@ -47,16 +47,16 @@ class _Late:
         self._sql: FrontEnd | None = None
 
     def add(self, content: bytes | str, path: str) -> None:
-        self._made().add(content, path)
+        self._loaded().add(content, path)
 
     def finish(self) -> None:
         if self._sql is not None:
             self._sql.finish()
 
     def names(self, rule: Rule) -> dict[Expr, str]:
-        return self._made().names(rule)
+        return self._loaded().names(rule)
 
-    def _made(self) -> FrontEnd:
+    def _loaded(self) -> FrontEnd:
         if self._sql is None:
             from vedette.rules.sql.frontend import Sql
 
@@ -76,8 +76,8 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
         raise FileNotFoundError(f"{paths[0]}: holds test events: give the rule file beside it, or the folder")
     for path in rule_paths:
         if path.is_dir():
-            listing = (found for found in listed(path, SUFFIXES) if not is_test(found))
-            yield from (found for found in listing if is_format(found) is not False)
+            listing = (file for file in listed(path, SUFFIXES) if not is_test(file))
+            yield from (file for file in listing if is_format(file) is not False)
         elif path.exists():
             yield path
         else:
@@ -99,22 +99,28 @@ def empty(
 
 
 def load(
-    paths: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (),
-    functions: Describer | None = None, wanted: frozenset[str] = frozenset(),
-) -> RuleSet:  # fmt: skip
+    paths: Iterable[Path],
+    pipelines: Iterable[Path] = (),
+    lookups: Iterable[Path] = (),
+    functions: Describer | None = None,
+    wanted: frozenset[str] = frozenset(),
+) -> RuleSet:
     """The rules of ``files(paths)``, not yet with their filters and correlations: ``from_rules`` joins these.
     ``wanted``: the names of lookups that are to be built, which are in none of ``lookups``."""
     return load_files(files(paths), pipelines, lookups, functions, wanted)
 
 
 def load_files(
-    found: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (),
-    functions: Describer | None = None, wanted: frozenset[str] = frozenset(),
-) -> RuleSet:  # fmt: skip
+    paths: Iterable[Path],
+    pipelines: Iterable[Path] = (),
+    lookups: Iterable[Path] = (),
+    functions: Describer | None = None,
+    wanted: frozenset[str] = frozenset(),
+) -> RuleSet:
     """``load`` of what ``files`` gave. A file that cannot be read is refused by itself, and so is the second rule of an
     id."""
     rules = empty(pipelines, lookups, functions, wanted)
-    for path in found:
+    for path in paths:
         name = str(path).encode("utf-8", "replace").decode()  # a plan's texts are UTF-8, file names need not be
         try:
             content = read_regular(path, MAX_FILE + 1)
@@ -138,9 +144,13 @@ def read(content: bytes | str, path: str = "<rule>") -> RuleSet:
 
 
 def build(
-    paths: Iterable[Path], *, sample: bytes = b"", pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (),
+    paths: Iterable[Path],
+    *,
+    sample: bytes = b"",
+    pipelines: Iterable[Path] = (),
+    lookups: Iterable[Path] = (),
     functions: Describer | None = None,
-) -> Plan:  # fmt: skip
+) -> Plan:
     """The plan of all rules at ``paths``, as ``pipelines`` map them; refused rules are listed in it.
 
     ``sample``: lines of the traffic to be evaluated, for choosing rare literals; without it their frequency is guessed.
@@ -159,10 +169,11 @@ def from_rules(rules: RuleSet, *, sample: bytes = b"") -> Plan:
     joined(rules)
     _refuse_lacking(rules)
     cost: Cost | Measured = cost_of(rules, sample) if sample else guess
-    plan = plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations, rules.statements,
-                       rules.formats.values())  # fmt: skip
-    called = {digest for one in plan.statements for digest in one.modules}
-    modules = tuple(one for digest, one in sorted(rules.modules.items()) if digest in called)
+    plan = plans.build(
+        rules.rules, rules.predicates, rules.refused, cost, rules.correlations, rules.statements, rules.formats.values()
+    )
+    called = {digest for statement in plan.statements for digest in statement.modules}
+    modules = tuple(module for digest, module in sorted(rules.modules.items()) if digest in called)
     return replace(plan, modules=modules).with_lookups(rules.lookups)
 
 
@@ -175,15 +186,17 @@ def joined(rules: RuleSet) -> RuleSet:
 
 def _refuse_lacking(rules: RuleSet) -> None:
     """Refuse the statements that ask a lookup which is not there, with the rules that select events for them alone."""
-    for one in list(rules.statements):
-        lacks = (plans.lacking(rules.lookups, node.lookup, node.index, node.wanted) for node in one.lookups)
+    for statement in list(rules.statements):
+        lacks = (plans.lacking(rules.lookups, node.lookup, node.index, node.wanted) for node in statement.lookups)
         if reason := next(filter(None, lacks), ""):
-            rules.statements.remove(one)
+            rules.statements.remove(statement)
             hint = (
                 "vedette lookup build --rules makes what rules ask; --lookup or rules.lookups names its file or folder"
             )
-            rules.refused.append(Refusal(one.path, one.line, one.id, one.title, f"asks {reason}", hint=hint))
-            alone = {scan.rule for scan in one.scans}.difference(
+            rules.refused.append(
+                Refusal(statement.path, statement.line, statement.id, statement.title, f"asks {reason}", hint=hint)
+            )
+            alone = {scan.rule for scan in statement.scans}.difference(
                 scan.rule for other in rules.statements for scan in other.scans
             )
             rules.rules[:] = [rule for rule in rules.rules if rule.id not in alone]
@@ -191,7 +204,7 @@ def _refuse_lacking(rules: RuleSet) -> None:
 
 
 def cost_of(rules: RuleSet, sample: bytes) -> Measured:
-    """How common in ``sample`` everything is that the prefilter could search for."""
+    """Measure how common in ``sample`` everything is that the prefilter could search for."""
     literals: set[bytes] = set()
     for rule in rules.rules:
         literals |= candidates(rule.expr, rules.predicates)
@@ -199,24 +212,26 @@ def cost_of(rules: RuleSet, sample: bytes) -> Measured:
 
 
 def part_names(rules: RuleSet, rule: Rule) -> dict[Expr, str]:
-    """What authors call the parts of a rule: its search identifiers, and the filters joined to it."""
+    """Names that authors give to the parts of a rule: its search identifiers, and the filters joined to it."""
     names = rules.front_ends.get(Path(rule.path).suffix, rules.front_ends[SIGMA]).names(rule)
-    filters = [one for one in rules.filters if rule.id in one.joined]
+    filters = [rule_filter for rule_filter in rules.filters if rule.id in rule_filter.joined]
     if filters and isinstance(rule.expr, And):  # joining puts a filter's condition behind all others
-        names |= {part: str(one) for one, part in zip(filters, rule.expr.args[-len(filters) :], strict=True)}
+        names |= {
+            part: str(rule_filter) for rule_filter, part in zip(filters, rule.expr.args[-len(filters) :], strict=True)
+        }
     return names
 
 
 def described(plan: Plan) -> list[dict[str, object]]:
     """One JSON-able row per rule, correlation and statement: what a bundle's ``rules.json`` and ``rules list`` show."""
     rows: list[dict[str, object]] = []
-    for one in plan.written:
-        row: dict[str, object] = {"id": one.id, "title": one.title, "level": one.level, "tags": list(one.tags)}
-        if isinstance(one, Rule):
-            row["logsource"] = {name: value for name, value in one.logsource._asdict().items() if value}
-        elif isinstance(one, Statement):
-            row["tables"] = sorted({scan.table for scan in one.scans})
+    for rule in plan.written:
+        row: dict[str, object] = {"id": rule.id, "title": rule.title, "level": rule.level, "tags": list(rule.tags)}
+        if isinstance(rule, Rule):
+            row["logsource"] = {name: value for name, value in rule.logsource._asdict().items() if value}
+        elif isinstance(rule, Statement):
+            row["tables"] = sorted({scan.table for scan in rule.scans})
         else:
-            row["correlation"] = {"type": one.kind.value, "rules": [slot.rule_id for slot in one.slots]}
-        rows.append({**row, "digest": one.digest, "alerts": one.id not in plan.silent})
+            row["correlation"] = {"type": rule.kind.value, "rules": [slot.rule_id for slot in rule.slots]}
+        rows.append({**row, "digest": rule.digest, "alerts": rule.id not in plan.silent})
     return rows

@@ -16,9 +16,9 @@ from vedette.system.durable import write_whole
 
 
 def main(arguments: Sequence[str]) -> int:
-    given, out = map(Path, arguments)
+    plan_path, out = map(Path, arguments)
     try:
-        write_whole(out, Artifact.of(Plan.from_bytes(given.read_bytes())).to_bytes())
+        write_whole(out, Artifact.of(Plan.from_bytes(plan_path.read_bytes())).to_bytes())
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -33,10 +33,10 @@ def declared_at(paths: Iterable[Path]) -> tuple[Declared, ...]:
     rules = RuleSet()
     front_end = Formats(rules)
     for path in paths:
-        found = [one for one in listed(path, (".toml",)) if is_format(one)] if path.is_dir() else [path]
-        for one in found:
-            if one.suffix == ".toml":
-                front_end.add(read_regular(one, MAX_FILE + 1), str(one))
+        files = [file for file in listed(path, (".toml",)) if is_format(file)] if path.is_dir() else [path]
+        for file in files:
+            if file.suffix == ".toml":
+                front_end.add(read_regular(file, MAX_FILE + 1), str(file))
     return tuple(rules.formats.values())
 
 
@@ -51,10 +51,10 @@ class Formats:
             text = content.decode("utf-8") if isinstance(content, bytes) else content
             if len(text) > MAX_FILE:
                 raise ValueError(f"more than {MAX_FILE} characters")
-            made = declared(tomllib.loads(text), path)
-            known = self._rules.formats.get(made.name)
-            if known is not None:
-                raise ValueError(f"name: {known.path} has a format {made.name}, too")
+            declaration = declared(tomllib.loads(text), path)
+            other = self._rules.formats.get(declaration.name)
+            if other is not None:
+                raise ValueError(f"name: {other.path} has a format {declaration.name}, too")
             if len(self._rules.formats) >= MAX_FORMATS:
                 raise ValueError(f"more than {MAX_FORMATS} formats in a rule set")
         except RecursionError:
@@ -63,7 +63,7 @@ class Formats:
             for line in str(error).splitlines():
                 self._refuse(path, line)
         else:
-            self._rules.formats[made.name] = made
+            self._rules.formats[declaration.name] = declaration
 
     def _refuse(self, path: str, reason: str) -> None:
         self._rules.refused.append(Refusal(path, 1, "", Path(path).stem, f"format: {reason}"))
@@ -75,19 +75,19 @@ class Formats:
         return {}
 
 
-def failures(one: Declared) -> Iterator[str]:
-    """Which of its examples do not come out: what was expected, and what there is."""
-    for i, example in enumerate(one.examples):
-        record = Record(example.message.encode("utf-8", "replace"), one.codec, "", 0, None, LogSource(), None)
-        where = f"{one.path}:1: examples[{i}]"
+def failures(declaration: Declared) -> Iterator[str]:
+    """The examples that do not come out: what was expected, and what there is."""
+    for i, example in enumerate(declaration.examples):
+        record = Record(example.message.encode("utf-8", "replace"), declaration.codec, "", 0, None, LogSource(), None)
+        where = f"{declaration.path}:1: examples[{i}]"
         for name, expected in example.fields.items():
             value = record.get(name)
-            found = None if value is ABSENT else as_shown(value)
-            if found != as_shown(expected):
-                yield f"{where}: {name} is {found!r:.200}, expected {as_shown(expected)!r:.200}"
-        row = one.codec.row
-        given = {field.name for field in row.gives.fields} if row is not None else set()
-        for name in sorted(given - set(example.fields)):
+            shown = None if value is ABSENT else as_shown(value)
+            if shown != as_shown(expected):
+                yield f"{where}: {name} is {shown!r:.200}, expected {as_shown(expected)!r:.200}"
+        row = declaration.codec.row
+        declared_fields = {field.name for field in row.gives.fields} if row is not None else set()
+        for name in sorted(declared_fields - set(example.fields)):
             if (value := record.get(name)) is not ABSENT:
                 yield f"{where}: {name} is {as_shown(value)!r:.200}, expected none"
         if example.time and record.event_time != (expected_time := time_of(example.time)):

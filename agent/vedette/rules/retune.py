@@ -26,7 +26,7 @@ from vedette.plan.witness import witness
 from vedette.system.durable import write_whole
 
 GAIN = 2.0
-"""What the new choice must spare: so many times the rules to look at."""
+"""So many times fewer rules to look at the new choice must leave."""
 NO_GAIN = 3
 MAX_SAMPLE = 16 << 20
 
@@ -34,11 +34,11 @@ MAX_SAMPLE = 16 << 20
 def looks(plan: Plan, cost: Measured) -> float:
     """Rules that an event is a candidate of, on average; those that only their log source tells are left out."""
     further: Sequence[Literals | None] = plan.further or (None,) * len(plan.rules)
-    found = 0.0
+    total = 0.0
     for rule, *both in zip(plan.rules, plan.literals, further, strict=True):
         chosen = [clause for clause in both if clause is not None]
-        found += cost.share(chosen) if chosen else float(witness(rule.logsource) is None)
-    return found
+        total += cost.share(chosen) if chosen else float(witness(rule.logsource) is None)
+    return total
 
 
 def retuned(plan: Plan, sample: bytes) -> tuple[Plan, float, float]:
@@ -53,15 +53,15 @@ def retuned(plan: Plan, sample: bytes) -> tuple[Plan, float, float]:
     return new, looks(plan, cost), looks(new, cost)
 
 
-def same_meaning(one: Plan, other: Plan) -> bool:
+def same_meaning(plan: Plan, other: Plan) -> bool:
     """True when the two plans differ in the choice of literals at most."""
-    return one == replace(other, literals=one.literals, further=one.further, names=one.names)
+    return plan == replace(other, literals=plan.literals, further=plan.further, names=plan.names)
 
 
 def main(arguments: Sequence[str]) -> int:
-    given, out = map(Path, arguments)
+    plan_path, out = map(Path, arguments)
     try:
-        artifact = Artifact.from_bytes(given.read_bytes())
+        artifact = Artifact.from_bytes(plan_path.read_bytes())
         plan = Plan.from_bytes(artifact.plan)
         new, before, after = retuned(plan, sys.stdin.buffer.read())
         gains = before > GAIN * after

@@ -1,4 +1,4 @@
-"""What reading rule files comes to, whatever language they are written in: the IR, and what does not run.
+"""The result of reading rule files, whatever language they are written in: the IR, and what does not run.
 
 The seam between rule languages and the rest: a front end fills a ``RuleSet``, and nothing behind it knows the language.
 Expressions refer to ``RuleSet.predicates`` by index, and equal predicates are one.
@@ -57,7 +57,7 @@ class FrontEnd(Protocol):
         """Compile what refers to rules of any file; may be called again when more were added."""
 
     def names(self, rule: Rule) -> dict[Expr, str]:
-        """What its author calls the parts of a rule's condition."""
+        """Return what its author calls the parts of a rule's condition."""
 
 
 class Wanted(NamedTuple):
@@ -72,7 +72,7 @@ class Wanted(NamedTuple):
 
 
 class Describer(Protocol):
-    """What runs user functions, where rules are compiled (``udf/host.py``)."""
+    """A runner of user functions, where rules are compiled (``udf/host.py``)."""
 
     def describe(self, modules: Modules, target: str) -> dict[str, Any]:
         """Kind and types of ``module.attr``. Raises ValueError with what is wrong with it."""
@@ -83,7 +83,7 @@ class Describer(Protocol):
 
 @dataclass(slots=True)
 class RuleSet:
-    """What a set of rule files came to; ``rules`` refer to ``predicates`` by index."""
+    """The result of a set of rule files; ``rules`` refer to ``predicates`` by index."""
 
     rules: list[Rule] = field(default_factory=list)
     correlations: list[Correlation] = field(default_factory=list)
@@ -94,19 +94,19 @@ class RuleSet:
     ids: set[str] = field(default_factory=set)
     filters: list[Filter] = field(default_factory=list)
     formats: dict[str, Declared] = field(default_factory=dict)
-    """By name those that the set declares."""
+    """Formats that the set declares, by name."""
     lookups_refused: tuple[Refusal, ...] = ()
-    """Of ``refused``, those that are about a lookup."""
+    """Those of ``refused`` that are about a lookup."""
     lookups: dict[str, Lookup] = field(default_factory=dict)
-    """By name the lookups that rules may ask."""
+    """Lookups that rules may ask, by name."""
     wanted: list[Wanted] = field(default_factory=list)
-    """What placeholders ask of the lookup that is to be built (``asks.py``)."""
+    """Requests of placeholders to the lookup that is to be built (``asks.py``)."""
     functions: Describer | None = None
     """Looks into the modules of user functions; None: these are not allowed."""
     modules: dict[str, Modules] = field(default_factory=dict)
-    """Of user functions, by digest."""
+    """Modules of user functions, by digest."""
     module_files: dict[Path, None] = field(default_factory=dict)
-    """Where these are."""
+    """The files of these."""
     placeholders: dict[Expr, tuple[str, ...]] = field(default_factory=dict)
     """The placeholders that an expression's values come from."""
     front_ends: dict[str, FrontEnd] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vedette.decode.decoder import Record, record
 from vedette.engine.match import Engine
@@ -13,9 +13,10 @@ from vedette.plan.query import Statement
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator
 from vedette.state.graph import Item
-from vedette.stream.reader import Event
-from vedette.stream.statements import Statements
-from vedette.stream.userfunctions import Functions
+
+if TYPE_CHECKING:
+    from vedette.stream.reader import Event
+    from vedette.stream.userfunctions import Functions
 
 SOME_TIME = 1_767_225_600_000_000
 """2026-01-01, in UTC microseconds."""
@@ -32,7 +33,7 @@ class Case(NamedTuple):
     where: str
 
     def to_row(self) -> list[Any]:
-        """What msgpack can carry; ``from_row`` is its inverse."""
+        """Return what msgpack can carry; ``from_row`` is its inverse."""
         return list(self)
 
 
@@ -54,7 +55,7 @@ class Sequence(NamedTuple):
     where: str
 
     def to_row(self) -> list[Any]:
-        """What msgpack can carry."""
+        """Return what msgpack can carry."""
         return [self.rule_id, self.expect, [list(event) for event in self.events], self.where]
 
 
@@ -82,10 +83,10 @@ def check(engine: Engine, cases: Iterable[Case | Sequence], functions: Functions
     The event has the rule's own log source besides what its decoder finds, so that routing is tried as well.
     """
     rules = {rule.id: i for i, rule in enumerate(engine.plan.rules)}
-    statements = {one.id: one for one in engine.plan.statements}
-    left_out = {one.id for one in engine.plan.statements if one.modules and functions is None}
+    statements = {statement.id: statement for statement in engine.plan.statements}
+    left_out = {statement.id for statement in engine.plan.statements if statement.modules and functions is None}
     failures = []
-    for case in (one for one in cases if one.rule_id not in left_out):
+    for case in (case for case in cases if case.rule_id not in left_out):
         if isinstance(case, Sequence):
             statement = statements.get(case.rule_id)
             fired = selected(engine, statement, case.events, functions) if statement else firings(engine, case)
@@ -114,8 +115,9 @@ def check(engine: Engine, cases: Iterable[Case | Sequence], functions: Functions
 
 
 def firings(engine: Engine, case: Sequence) -> int | None:
-    """How often the correlation fires on the sequence; None when it is not in the plan."""
-    plan, by_id = engine.plan, {c.id: c for c in engine.plan.correlations}
+    """Count how often the correlation fires on the sequence; None when it is not in the plan."""
+    plan = engine.plan
+    by_id = {c.id: c for c in engine.plan.correlations}
     if case.rule_id not in by_id:
         return None
     needed = [by_id[case.rule_id]]  # it, and what it looks at: no other has a say in when it fires
@@ -128,45 +130,49 @@ def firings(engine: Engine, case: Sequence) -> int | None:
             asked.setdefault(rule.logsource.product, set()).add(number)
     products = [(product, frozenset(numbers)) for product, numbers in asked.items()]
     fired = []
-    for offset, one in enumerate(sorted(case.events, key=lambda event: event.time)):
-        correlator.clock.move(1, one.time)
+    for offset, timed in enumerate(sorted(case.events, key=lambda event: event.time)):
+        correlator.clock.move(1, timed.time)
         matches: list[tuple[int, Record]] = []
         for product, numbers in products:
             own = LogSource(product=product)
             event = record(
-                one.raw, engine.plan.codecs[one.codec], origin=one.origin, received_at=one.time, logsource=own
+                timed.raw, engine.plan.codecs[timed.codec], origin=timed.origin, received_at=timed.time, logsource=own
             )
             matches += ((number, event) for number in engine.true(event, numbers))
         items: list[Item] = []
         for number, event in sorted(matches, key=itemgetter(0)):
             items += correlator.graph.prepare(plan.rules[number].id, event)
-        fired += correlator.add(items, 1, one.time, offset, len(one.raw))
+        fired += correlator.add(items, 1, timed.time, offset, len(timed.raw))
     fired += correlator.finish()
-    return sum(one.correlation.id == case.rule_id for one in fired)
+    return sum(firing.correlation.id == case.rule_id for firing in fired)
 
 
 def selected(engine: Engine, statement: Statement, events: Iterable[Timed], functions: Functions | None = None) -> int:
-    """How many rows the statement gives for the events, taken by time, when nothing comes after them. What the agent
-    takes for an event's time is what its sequence says, else what the event says, else ``SOME_TIME``."""
+    """Count the rows that the statement gives for the events, taken by time, when nothing comes after them. An event's
+    time is what its sequence says, else what the event says, else ``SOME_TIME``."""
     plan = engine.plan
+    from vedette.stream.statements import Statements  # with the first statement
+
     statements = Statements([statement], plan.lookups, max_bytes=1 << 30, functions=functions, modules=plan.modules)
     asked: dict[str, set[int]] = {}  # by product, as in ``firings``
     for number, rule in enumerate(plan.rules):
         if statements.wants(rule.id):
             asked.setdefault(rule.logsource.product, set()).add(number)
-    for offset, one in enumerate(sorted(events, key=lambda event: event.time)):
+    for offset, timed in enumerate(sorted(events, key=lambda event: event.time)):
         for product, numbers in asked.items():
             own = LogSource(product=product)
             event = record(
-                one.raw, engine.plan.codecs[one.codec], origin=one.origin, received_at=one.time, logsource=own
+                timed.raw, engine.plan.codecs[timed.codec], origin=timed.origin, received_at=timed.time, logsource=own
             )
-            row = _row(event, offset, one.time)
+            row = _row(event, offset, timed.time)
             for number in sorted(engine.true(event, frozenset(numbers))):
                 statements.add(plan.rules[number].id, row)
     return sum(1 for _ in statements.finish())
 
 
 def _row(event: Record, offset: int, time: int) -> Event:
+    from vedette.stream.reader import Event
+
     return Event(
         event, offset, input="test", host=lambda: event.host, time=lambda: time or event.event_time or SOME_TIME
     )

@@ -10,61 +10,65 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from vedette.lookup.names import SUFFIX
 from vedette.lookup.recipe import Recipe
 from vedette.lookup.source import SUFFIXES
-from vedette.lookup.table import SUFFIX
 from vedette.rules.asks import asks, by_column, recipe
 from vedette.rules.ruleset import Describer
 
 OTHERS = (".txt", SUFFIX)
-"""Of lookups that are no tables."""
+"""Suffixes of lookups that are no tables."""
 
 
-class Made(NamedTuple):
+class Built(NamedTuple):
     """``lookups``: what rules are compiled with; ``unasked``: the tables given that no rule asks."""
 
     lookups: tuple[Path, ...]
     unasked: tuple[Path, ...] = ()
 
 
-def made(
-    paths: Iterable[Path], pipelines: Iterable[Path], lookups: Iterable[Path], functions: Describer | None,
-    folder: Path, created: int,
-) -> Made:  # fmt: skip
+def build_lookups(
+    paths: Iterable[Path],
+    pipelines: Iterable[Path],
+    lookups: Iterable[Path],
+    functions: Describer | None,
+    folder: Path,
+    created: int,
+) -> Built:
     """Build into ``folder`` what the rules at ``paths`` ask of the tables among ``lookups``.
 
     Raises ValueError, which names the table's file and line, and OSError.
     """
     from vedette.rules.build import joined, load
 
-    given = [(path, _files(path)) for path in lookups]
-    tables = [one for _, files in given for one in files if one.suffix.lower() in SUFFIXES]
+    files_of = [(path, _files(path)) for path in lookups]
+    tables = [file for _, files in files_of for file in files if file.suffix.lower() in SUFFIXES]
     if not tables:
-        return Made(tuple(path for path, _ in given))
-    others = [one for _, files in given for one in files if one not in tables]
-    rules = joined(load(paths, pipelines, others, functions, frozenset(one.stem for one in tables)))
-    listed = {one for one in tables if one.suffix.lower() == ".csv" and not by_column(one.stem, rules)}
-    asked = [one for one in tables if one not in listed and asks(one.stem, ("",), rules).keys]
-    every = [one for _, files in given for one in files]
+        return Built(tuple(path for path, _ in files_of))
+    others = [file for _, files in files_of for file in files if file not in tables]
+    rules = joined(load(paths, pipelines, others, functions, frozenset(table.stem for table in tables)))
+    listed = {table for table in tables if table.suffix.lower() == ".csv" and not by_column(table.stem, rules)}
+    asked = [table for table in tables if table not in listed and asks(table.stem, ("",), rules).keys]
+    every = [file for _, files in files_of for file in files]
     for table in asked:
-        if other := next((one for one in every if one.stem == table.stem and one != table), None):
+        if other := next((file for file in every if file.stem == table.stem and file != table), None):
             raise ValueError(f"{table}: {other} is a lookup of the same name: give one of them")
         recipe(table.stem, table, rules, Recipe()).build(
             table, folder / f"{table.stem}{SUFFIX}", name=table.stem, created=created
         )
-    kept: list[Path] = []
-    for path, files in given:
-        if path.is_dir() and not any(one in asked for one in files):
-            kept.append(path)
+    remaining: list[Path] = []
+    for path, files in files_of:
+        if path.is_dir() and not any(file in asked for file in files):
+            remaining.append(path)
         else:
-            kept += (one for one in files if one not in tables or one in listed)
-    unasked = tuple(path for path, _ in given if path in tables and path not in asked and path not in listed)
-    return Made((*kept, *(folder / f"{one.stem}{SUFFIX}" for one in asked)), unasked)
+            remaining += (file for file in files if file not in tables or file in listed)
+    unasked = tuple(path for path, _ in files_of if path in tables and path not in asked and path not in listed)
+    return Built((*remaining, *(folder / f"{table.stem}{SUFFIX}" for table in asked)), unasked)
 
 
 def _files(path: Path) -> list[Path]:
     """The file itself; of a folder the lookups in it."""
     if not path.is_dir():
         return [path]
-    found = (one for one in sorted(path.iterdir()) if one.suffix.lower() in (*OTHERS, *SUFFIXES))
-    return [one for one in found if not one.name.startswith(".") and not one.is_dir()]
+    files = (file for file in sorted(path.iterdir()) if file.suffix.lower() in (*OTHERS, *SUFFIXES))
+    return [file for file in files if not file.name.startswith(".") and not file.is_dir()]

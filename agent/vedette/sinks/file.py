@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from vedette.sinks.base import Answer, Outgoing, Verdict
 from vedette.sinks.formats import cef, json_line
 from vedette.sinks.settings import FileSink
+from vedette.system.ending import to_its_end
 from vedette.system.rotated import Rotated
 
 BATCH = 200
@@ -33,12 +34,9 @@ class LineFile:
         lines = [cef(alert.row, self._version) if form == "cef" else json_line(alert.row) for alert in alerts]
         writing = asyncio.create_task(asyncio.to_thread(self._file.append, b"".join(line + b"\n" for line in lines)))
         try:
-            await asyncio.shield(writing)
+            await to_its_end(writing)  # one writer at a time
         except OSError as error:
             return [Answer(Verdict.LATER, str(error))] * len(alerts)
-        except asyncio.CancelledError:
-            await asyncio.wait({writing})  # one writer at a time
-            raise
         return [Answer(Verdict.TAKEN, f"written to {self._file.path}")] * len(alerts)
 
     async def close(self) -> None:

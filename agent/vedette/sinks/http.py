@@ -5,7 +5,8 @@ says.
 
 * One request takes at most ``timeout`` seconds, also from a server that sends a byte now and then: then its connection
   is shut down, which ends the thread's wait.
-* Of an answer ``MAX_ANSWER`` bytes are read; a connection with a longer one is not used again.
+* Of an answer ``longest`` bytes are read, MAX_ANSWER where a sink says no other; the connection of a longer one is not
+  used again.
 * After any failure certificates and keys are read again from their files.
 """
 
@@ -44,11 +45,12 @@ class Server:
 
 
 class Reply(NamedTuple):
-    """``status`` 0: there was no answer, and ``text`` says why."""
+    """``status`` 0: there was no answer, and ``text`` says why. ``cut``: the answer goes on behind ``text``."""
 
     status: int
     text: str
     wait: float = 0.0
+    cut: bool = False
 
     def answer(self) -> Answer:
         shown = (f"HTTP {self.status} {self.text}".strip() if self.status else self.text)[:MAX_TEXT]
@@ -62,7 +64,8 @@ class Reply(NamedTuple):
 class Line:
     """One connection, one request at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="sink")
         self._manager: urllib3.PoolManager | None = None
         self._connections = Connections()
@@ -91,8 +94,9 @@ class Line:
             response = self._manager.request(
                 "POST", server.url, body=body, headers=headers, redirect=False, retries=False, preload_content=False,
             )  # fmt: skip
-            data = response.read(MAX_ANSWER + 1)
-            if len(data) > MAX_ANSWER:
+            data = response.read(self._longest + 1)
+            cut = len(data) > self._longest
+            if cut:
                 response.close()
             response.release_conn()
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
@@ -100,9 +104,9 @@ class Line:
             return Reply(0, reason(error))
         if response.status >= 300:
             self._forget()
-        text = " ".join(data[:MAX_ANSWER].decode("utf-8", "replace").split())
+        text = " ".join(data[: self._longest].decode("utf-8", "replace").split())
         wait = min(retry_after(response.headers.get("Retry-After")) or 0.0, MAX_WAIT)
-        return Reply(response.status, text, wait)
+        return Reply(response.status, text, wait, cut)
 
     def _forget(self) -> None:
         manager, self._manager = self._manager, None
@@ -119,8 +123,8 @@ class Line:
 class Lines:
     """As many requests at a time as there are lines."""
 
-    def __init__(self, lines: int) -> None:
-        self._all = [Line() for _ in range(lines)]
+    def __init__(self, lines: int, longest: int = MAX_ANSWER) -> None:
+        self._all = [Line(longest) for _ in range(lines)]
         self._free = asyncio.Queue[Line]()
         for line in self._all:
             self._free.put_nowait(line)

@@ -20,6 +20,7 @@ from vedette.kafka.client import configuration, reason
 from vedette.sinks.base import Answer, Outgoing, Verdict
 from vedette.sinks.formats import json_line
 from vedette.sinks.settings import KafkaSink
+from vedette.system.ending import to_its_end
 
 BATCH = 500
 MAX_RECORD = 16 << 20
@@ -41,14 +42,12 @@ class KafkaTopic:
         """The last error of librdkafka's connections: it says more than that a record was not confirmed in time."""
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
-        work = asyncio.create_task(asyncio.to_thread(self._send, alerts))
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            if self._producer is not None:
-                self._producer.purge()
-            await asyncio.wait({work})
-            raise
+        return await to_its_end(asyncio.create_task(asyncio.to_thread(self._send, alerts)), self._purge)
+
+    def _purge(self) -> None:
+        """Give up what no broker has confirmed."""
+        if self._producer is not None:
+            self._producer.purge()
 
     async def close(self) -> None:
         producer, self._producer = self._producer, None

@@ -4,7 +4,7 @@ encoding.
 Delivery: one request holds up to ``BATCH`` alerts, and the collector's 2xx is its word for all of them. A request that
 it refuses for good is sent again alert by alert, so that one bad record does not take the others with it. What a
 partial success rejects is not sent again, as the specification wants; the collector does not say which records those
-are.
+are. A 2xx whose body is longer than MAX_ANSWER, or is no answer of OTLP, is nobody's word for anything: see ``_post``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ import orjson
 import structlog
 
 from vedette.model.counters import Log
-from vedette.sinks.base import Answer, Outgoing, Verdict, one_by_one, secret
+from vedette.sinks.base import MAX_TEXT, Answer, Outgoing, Verdict, one_by_one, secret
 from vedette.sinks.http import Lines, Server
 from vedette.sinks.settings import OtlpSink
 
 log = structlog.get_logger()
 
 BATCH = 200
+MAX_ANSWER = 64 << 10
+"""Bytes of a collector's answer that are read: what a partial success says may be long."""
 SEVERITY = {"informational": 9, "low": 10, "medium": 13, "high": 17, "critical": 21}
 """SeverityNumber of a level: INFO, INFO2, WARN, ERROR, FATAL."""
 
@@ -37,7 +39,7 @@ class Otlp:
     def __init__(self, settings: OtlpSink, version: str) -> None:
         self._settings = settings
         self._version = version
-        self._lines = Lines(1)
+        self._lines = Lines(1, MAX_ANSWER)
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
         try:
@@ -62,7 +64,15 @@ class Otlp:
         )
         reply = await self._lines.post(server, body, headers)
         answer = reply.answer()
-        if answer.verdict is Verdict.TAKEN and (rejected := _rejected(reply.text)):
+        if answer.verdict is not Verdict.TAKEN:
+            return answer
+        if reply.cut and reply.text.startswith("{"):
+            # All taken is said in few words: something was rejected, and alert by alert shows what.
+            return Answer(Verdict.REFUSED, answer.text)
+        rejected = _rejected(reply.text)
+        if rejected is None:  # of a proxy's page, say: whether a collector got them is not known
+            return Answer(Verdict.LATER, f"its answer is none of OTLP: {answer.text}"[:MAX_TEXT])
+        if rejected:
             if rejected >= len(alerts):
                 return Answer(Verdict.REFUSED, answer.text)
             action = "not sent again; the collector does not say which ones"
@@ -129,9 +139,10 @@ def _value(value: Any) -> dict[str, Any]:
     return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}
 
 
-def _rejected(text: str) -> int:
-    """Records that a partial success rejects."""
+def _rejected(text: str) -> int | None:
+    """Records that a partial success rejects; of an empty body 0; None: the answer is no ExportLogsServiceResponse."""
     try:
-        return int(orjson.loads(text)["partialSuccess"]["rejectedLogRecords"])
-    except (ValueError, KeyError, TypeError):
-        return 0
+        partial = orjson.loads(text or "{}").get("partialSuccess") or {}
+        return max(0, int(partial.get("rejectedLogRecords") or 0))
+    except (ValueError, AttributeError, TypeError, OverflowError):
+        return None

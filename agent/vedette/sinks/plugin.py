@@ -4,7 +4,7 @@ Delivery: TAKEN when ``send`` returned None, else what it answered. What it rais
 within ``timeout`` is a fault: its alerts are tried again. A call that hangs is left behind; while it hangs, nothing
 else is asked of the plugin. After ``FAULTS`` in a row the plugin is in quarantine: it is made again and asked
 every ``QUARANTINE_SECONDS``. Alerts wait meanwhile, as for any receiver that is away. One at which the agent has died
-again and again is not asked (``runtime/deaths.py``).
+again and again is not asked (``runtime/agent/deaths.py``).
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field, fields
-from functools import lru_cache
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
@@ -25,7 +24,7 @@ from vedette.model.counters import Log
 from vedette.model.plugins import Sink
 from vedette.model.settings import Options, Seconds
 from vedette.sinks.base import MAX_TEXT, Answer, Outgoing, Receiver, SinkSettings, Verdict
-from vedette.system.plugins import Entry, health
+from vedette.system.plugins import Entry, OfPlugin, health
 
 log = structlog.get_logger()
 
@@ -35,34 +34,18 @@ CLOSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class PluginSink(SinkSettings):
+class PluginSink(OfPlugin, SinkSettings):
     """A sink of a plugin; ``options`` are its own settings."""
 
     timeout: Seconds = 10.0
     options: Options = field(default_factory=dict)
 
-    entry: ClassVar[Entry]
-
     @property
     def to(self) -> str:
         return f"plugin {self.entry.label}"
 
-    def __reduce__(self) -> tuple[Any, ...]:  # strict rule sets are given the configuration
-        return _again, (self.entry, {setting.name: getattr(self, setting.name) for setting in fields(self)})
-
     def open(self, version: str) -> Receiver:
         return PluginReceiver(self, self.entry)
-
-
-@lru_cache(maxsize=64)
-def settings_of(entry: Entry) -> type[PluginSink]:
-    """The settings of a sink whose type is this plugin."""
-    own = {"__slots__": (), "__doc__": PluginSink.__doc__, "entry": entry, "type": entry.name}
-    return type("PluginSink", (PluginSink,), own)
-
-
-def _again(entry: Entry, values: dict[str, Any]) -> PluginSink:
-    return settings_of(entry)(**values)
 
 
 _Job = tuple[Callable[[], Any], asyncio.Future[Any]]

@@ -7,48 +7,18 @@ chains of any slots in ascending order: rules times rules for each entry.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from vedette.plan.relation import Correlation
+from vedette.state.entries import Entries
 
-if TYPE_CHECKING:
-    from vedette.state.graph import Node
-    from vedette.state.windows import Window
-
-MIN_LINKS = 16
-"""Entries below which a whole stretch is looked at each time."""
 _NEVER = -(1 << 63)
 
 
-def longest_chain(c: Correlation, window: Window, start: int, stop: int) -> int:
-    """How many slots can be picked in ascending order, each from a later event than the one before."""
-    links = window.links
-    if links is None and stop - start >= MIN_LINKS:
-        links = window.links = Longest(len(c.slots))
-    if not isinstance(links, Longest):
-        links = Longest(len(c.slots))
-    return links.measure(window, start, stop)
-
-
-def chained(node: Node, window: Window, start: int, stop: int) -> bool:
-    """True when one of the node's ``tracks`` lies in the stretch."""
-    links = window.links
-    if links is None:
-        if stop - start >= MIN_LINKS:
-            links = window.links = Links(node.tracks)
-        else:
-            if node.links is None:
-                node.links = Links(node.tracks)
-            links = node.links
-            links.reset()
-    return links.measure(window, start, stop) > 0
-
-
-def usable(c: Correlation, window: Window, start: int, until: int) -> list[int]:
+def usable(c: Correlation, window: Entries, start: int, until: int) -> list[int]:
     """The entries that a chain can use: going back, the newest of each slot before any kept one of a later slot, of
     another event."""
     covered = [False] * len(c.slots)
-    kept: list[int] = []
+    useful: list[int] = []
     slots, offsets = window.slots(start, until), window.entries[3 * start + 1 : 3 * until : 3]
     i = last = until - start - 1
     while i >= 0:
@@ -60,12 +30,12 @@ def usable(c: Correlation, window: Window, start: int, until: int) -> list[int]:
             if not covered[slots[i]] or i == last:
                 here.append(i)
             i -= 1
-        kept += here
+        useful += here
         for n in here:
             covered[slots[n]] = True
         for n in here:
             covered[: slots[n]] = [False] * slots[n]
-    return [start + n for n in reversed(kept)]
+    return [start + n for n in reversed(useful)]
 
 
 class Links:
@@ -95,7 +65,7 @@ class Links:
         for reached in self.reached:
             reached[:] = [_NEVER] * len(reached)
 
-    def measure(self, window: Window, start: int, stop: int) -> int:
+    def measure(self, window: Entries, start: int, stop: int) -> int:
         """How many of the chains lie in the stretch."""
         if stop < self.stop or self.stop < start:
             self.reset()
@@ -120,23 +90,23 @@ class Links:
         earliest = entries[3 * start]
         return sum([reached[-1] >= earliest for reached in self.reached])
 
-    def _follows(self, window: Window, begin: int, after: int) -> list[tuple[list[int], int, int]]:
+    def _follows(self, window: Entries, begin: int, after: int) -> list[tuple[list[int], int, int]]:
         """Where the entries of one event come in: all follow on what was before it."""
-        found = []
+        moves = []
         for n in range(begin, after):
             for reached, i in self.links.get(window.slot(n), ()):
                 since = reached[i - 1] if i else window.time(n)
                 if since > reached[i]:
-                    found.append((reached, i, since))
-        return found
+                    moves.append((reached, i, since))
+        return moves
 
-    def inserted(self, window: Window, i: int) -> None:
-        """See ``measure.Slide``."""
+    def inserted(self, window: Entries, i: int) -> None:
+        """See ``slides.Slide``."""
         if i < self.stop:
             self.reset()
 
-    def dropping(self, window: Window, n: int) -> None:
-        """See ``measure.Slide``."""
+    def dropping(self, window: Entries, n: int) -> None:
+        """See ``slides.Slide``."""
         if n > self.event:
             self.reset()
         else:
@@ -153,11 +123,11 @@ class Longest(Links):
         super().__init__([range(slots)] * slots)
         """Of chains of 1, 2, … links, by slot: those that end there or at a lower one."""
 
-    def _follows(self, window: Window, begin: int, after: int) -> list[tuple[list[int], int, int]]:
-        found = []
+    def _follows(self, window: Entries, begin: int, after: int) -> list[tuple[list[int], int, int]]:
+        moves = []
         for n in range(begin, after):
             slot, since = window.slot(n), window.time(n)
             for reached in self.reached:
-                found += [(reached, i, since) for i in range(slot, len(reached)) if since > reached[i]]
+                moves += [(reached, i, since) for i in range(slot, len(reached)) if since > reached[i]]
                 since = reached[slot - 1] if slot else _NEVER
-        return found
+        return moves

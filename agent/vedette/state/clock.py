@@ -33,6 +33,9 @@ from typing import Any
 from vedette.model.event import MAX_HOST
 from vedette.model.times import MAX_SKEW
 
+CHECK_EVERY = 1_000_000
+"""Microseconds of receipts between two looks at silent sources, and at groups and folds that have expired."""
+
 MAX_GAP = 5_000_000
 MIN_LEAD = 1_000_000
 LANES = 8
@@ -41,7 +44,7 @@ FOREVER = 1 << 62
 
 
 class Clock:
-    """See the module's text."""
+    """Lanes and their watermarks."""
 
     def __init__(self, lateness: int) -> None:
         """``lateness`` in microseconds."""
@@ -130,8 +133,8 @@ class Clock:
             else:
                 gone, numbers = self._sources.popitem(last=False)
                 self._changed[gone] = None
-                for one in numbers:
-                    del self._state[one]
+                for lane in numbers:
+                    del self._state[lane]
         return number
 
     def _drop_retired(self) -> None:
@@ -141,8 +144,8 @@ class Clock:
     def move(self, lane: int, time: int) -> None:
         """An event of ``lane`` at ``time``. Of lanes that no ``observe`` gave, too: for events in order."""
         base = time - self.running
-        known = self._state.get(lane)
-        self._state[lane] = (base if known is None or base > known[0] else known[0], self.running)
+        state = self._state.get(lane)
+        self._state[lane] = (base if state is None or base > state[0] else state[0], self.running)
 
     def lane(self, input: str, host: str, time: int) -> int:
         """The lane that an event of before has most likely been of; 0: none that is known."""
@@ -168,11 +171,11 @@ class Clock:
 
     def slowest(self, lanes: Iterable[int]) -> tuple[int, int]:
         """The least watermark of the lanes that a group waits for, and whose it is; ``(FOREVER, 0)``: of none."""
-        found = [(self.mark(lane), lane) for lane in lanes if lane in self._state]
-        if len(found) < 2:
-            return found[0] if found else (FOREVER, 0)
-        near, active = max(found)[0] - MAX_SKEW, self.running - MAX_SKEW
-        return min(one for one in found if one[0] >= near or self._state[one[1]][1] >= active)
+        marks = [(self.mark(lane), lane) for lane in lanes if lane in self._state]
+        if len(marks) < 2:
+            return marks[0] if marks else (FOREVER, 0)
+        near, active = max(marks)[0] - MAX_SKEW, self.running - MAX_SKEW
+        return min(mark for mark in marks if mark[0] >= near or self._state[mark[1]][1] >= active)
 
     def taking(self, lane: int) -> bool:
         """True when events may still be of this lane."""
@@ -184,7 +187,7 @@ class Clock:
         self._changed, self._retiring = gone | dict.fromkeys(self._sources), list(self._retired)
 
     def delta(self) -> list[Any]:
-        """What changed since the last call, for msgpack."""
+        """Return what changed since the last call, for msgpack."""
         changed, retired, self._changed, self._retiring = self._changed, self._retiring, {}, []
         self._latest = None
         head = [self.received_at, self.running, self._next, self.jumps, len(self._retired)]
@@ -193,7 +196,7 @@ class Clock:
 
     def load(self, data: list[Any]) -> None:
         """Take over what ``delta`` gave, in its order."""
-        (self.received_at, self.running, self._next, self.jumps, kept), sources, retired = data
+        (self.received_at, self.running, self._next, self.jumps, retired_count), sources, retired = data
         self._latest = None
         for input, host, lanes in sources:
             for number in self._sources.pop((input, host), ()):
@@ -204,5 +207,5 @@ class Clock:
         for number, base, at in retired:
             self._retired[number] = None
             self._state[number] = (base, at)
-        while len(self._retired) > kept:
+        while len(self._retired) > retired_count:
             self._drop_retired()

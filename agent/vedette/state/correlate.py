@@ -32,27 +32,28 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vedette.plan.aggregates import Keeps
 from vedette.plan.relation import Correlation
 from vedette.state import packed
-from vedette.state.clock import FOREVER, MAX_LANES, Clock
+from vedette.state.clock import CHECK_EVERY, FOREVER, MAX_LANES, Clock
 from vedette.state.decide import Occurrence, arrived, ending, passed
+from vedette.state.entries import HELD, Arrival
 from vedette.state.firing import Firing, firing_of
 from vedette.state.graph import Graph, Item, Node, seen_by
 from vedette.state.groups import Groups
 from vedette.state.packed import ENTRY_BYTES, FULL, MARK, appended, goes_on
 from vedette.state.windows import ENTRY_BYTES as WINDOW_ENTRY_BYTES
-from vedette.state.windows import HELD, LATE_BYTES, MAX_LATE, Window
-from vedette.stream.operator import AtWork
+from vedette.state.windows import LATE_BYTES, MAX_LATE, Window
+
+if TYPE_CHECKING:
+    from vedette.stream.operators.base import AtWork
 
 MAX_ENTRIES = 100_000
 CUT = 256
 """How many of the oldest entries of such a group go at once."""
 MAX_TAIL = 4096
-CHECK_EVERY = 1_000_000
-"""Microseconds of receipts between two looks at silent sources and groups that have expired."""
 SWEEP = 1000
 """Groups looked at in one of them, about."""
 MUTED_AFTER = 10
@@ -70,7 +71,7 @@ class Failure(NamedTuple):
 
 
 class Correlator:
-    """See the module's text."""
+    """Correlations, their groups, and what waits to be decided."""
 
     def __init__(
         self, correlations: Iterable[Correlation], clock: Clock, *, max_bytes: int, settle: bool = False,
@@ -103,18 +104,20 @@ class Correlator:
         if source in self._due or source in self._behind:
             self._settle(source)  # first: what it was waiting for may be of interest to what comes now
         at_work = self._at_work
-        for number, (node, slot, values, value, carried) in enumerate(items, 1):
+        event = Arrival(source, time, offset, length)
+        for number, item in enumerate(items, 1):
+            node, _, values, _, _ = item
             if at_work is not None:
                 at_work(node.c.id)
             key = node.tag + (values[0].encode() if node.single else node.text(values))
             try:
                 if node.packs:
-                    self._count(node, key, slot, values, source, time, offset, length)
+                    self._count(item, key, event)
                     continue
                 # An event that matches several rules of a sequence is looked at when all its matches are in.
                 last = node.plain or all(x.node is not node or x.values != values for x in items[number:])
                 alone = self._alone.get(source) or self._only(source)
-                self._add(node, key, slot, values, value, carried, alone, time, offset, length, node.own, look=last)
+                self._add(item, key, event, alone, node.own, look=last)
             except Exception as error:  # the others take the event in
                 self._fail(node, key, error)
         if self.groups.bytes > self.max_bytes:
@@ -144,7 +147,7 @@ class Correlator:
     def finish(self) -> list[Firing]:
         """No event comes any more: decide everything."""
         heap = [(due, self.groups.node(key).depth, key, -FOREVER) for key, due in self._scheduled.items()]
-        heap += [one for waiting in self._behind.values() for one in waiting]
+        heap += [entry for waiting in self._behind.values() for entry in waiting]
         heapq.heapify(heap)
         self._due.clear()
         while heap:
@@ -190,26 +193,24 @@ class Correlator:
         """No event before this time comes into the window any more, but for one of a lane that it does not wait for."""
         return self.clock.slowest(window.sources)[0]
 
-    def _count(
-        self, node: Node, key: bytes, slot: int, values: tuple[str, ...], source: int, time: int, offset: int,
-        length: int,
-    ) -> None:  # fmt: skip
+    def _count(self, item: Item, key: bytes, event: Arrival) -> None:
         """``_add`` for a group that may be bytes, at whose end the match belongs; all else goes there."""
+        node, slot, values, _, _ = item
         groups = self.groups
         group = groups.table.get(key)
         if group is None:
-            begun = packed.begun(source, time, offset, slot, length, node.least)
+            begun = packed.begun(event, slot, node.least)
             if begun is not None:
-                groups.put(node, key, begun, offset)
+                groups.put(node, key, begun, event.offset)
                 node.dirty[key] = begun
                 return
         elif isinstance(group, bytes):
             least, span = node.least, node.c.span
-            now = appended(group, source, time, offset, slot, length, least, span)
+            now = appended(group, event, slot, least, span)
             if now is FULL:
-                group = packed.compacted(group, least, span, self.clock.watermark(source))
+                group = packed.compacted(group, least, span, self.clock.watermark(event.lane))
                 groups.resize(key, group)
-                now = appended(group, source, time, offset, slot, length, least, span)
+                now = appended(group, event, slot, least, span)
             if now:
                 groups.table[key] = node.dirty[key] = now
                 if now is not group:
@@ -220,25 +221,27 @@ class Correlator:
                 return
         elif (
             0 < len(group.entries) < 3 * group.limit
-            and time > group.entries[-3]
-            and group.sources == self._alone.get(source)
+            and event.time > group.entries[-3]
+            and group.sources == self._alone.get(event.lane)
         ):
+            _, time, offset, length = event
             at = group.insert(time, offset, length << 16 | slot << 8, None, None)
             groups.bytes += WINDOW_ENTRY_BYTES
             node.dirty[key] = group
-            if found := arrived(node, group, at):
-                self._occurs(node, group, values, found)
+            if occurrences := arrived(node, group, at):
+                self._occurs(node, group, values, occurrences)
             return
-        alone = self._alone.get(source) or self._only(source)
-        self._add(node, key, slot, values, None, None, alone, time, offset, length, node.own)
+        alone = self._alone.get(event.lane) or self._only(event.lane)
+        self._add(item._replace(value=None, carried=None), key, event, alone, node.own)
         groups.repack(node, key)
 
     def _add(
-        self, node: Node, key: bytes, slot: int, values: tuple[str, ...], value: Any, carried: tuple[Any, ...] | None,
-        sources: Collection[int], time: int, offset: int, length: int, same: tuple[int, ...], look: bool = True,
-    ) -> None:  # fmt: skip
-        """``same``: the slots in which this event counts as one with itself. ``look``: False when another match of
-        this event follows for the same group."""
+        self, item: Item, key: bytes, event: Arrival, sources: Collection[int], same: tuple[int, ...], look: bool = True
+    ) -> None:
+        """Put a match into its group. ``sources``: the lanes that it is of. ``same``: the slots in which this event
+        counts as one with itself. ``look``: False when another match of this event follows for the same group."""
+        node, slot, values, value, carried = item
+        lane, time, offset, length = event
         groups = self.groups
         window = groups.table.get(key)
         if type(window) is not Window:
@@ -258,7 +261,6 @@ class Correlator:
         if len(window.entries) >= 3 * window.limit:
             self._compact(node, window)
         late = window.decided is not None and time <= window.decided
-        lane = next(iter(sources))
         at = window.insert(time, offset, length << 16 | slot << 8, value, carried)
         if not node.slides:
             node.extent.placed(window, at)
@@ -313,7 +315,7 @@ class Correlator:
             self._failures.append(Failure(node.c, reason, node.failed, muted))
 
     def failures(self) -> list[Failure]:
-        """What has raised since the last call."""
+        """Return what has raised since the last call."""
         failures, self._failures = self._failures, []
         return failures
 
@@ -345,8 +347,8 @@ class Correlator:
 
     def _schedule(self, node: Node, key: bytes, window: Window, time: int, source: int) -> None:
         due = node.extent.over(window, time)
-        known = self._scheduled.get(key)
-        if known is None or due < known:
+        scheduled = self._scheduled.get(key)
+        if scheduled is None or due < scheduled:
             self._scheduled[key] = due
             heapq.heappush(self._due.setdefault(source, []), (due, node.depth, key))
 
@@ -417,7 +419,7 @@ class Correlator:
             self._occurs(node, window, self.groups.values_of(key), passed(node, window, time))
 
     def _occurs(self, node: Node, window: Window, values: tuple[str, ...], occurrences: Iterable[Occurrence]) -> None:
-        """What follows from occurrences: firings, and matches of the correlations above."""
+        """Draw what follows from occurrences: firings, and matches of the correlations above."""
         for at, time, start, stop, fires in occurrences:
             if fires:
                 node.fired += 1
@@ -427,12 +429,14 @@ class Correlator:
                 self._fired.append(fired)
             for above, slot in node.parents:
                 offset, length = window.offset(at), window.length(at)
+                event = Arrival(next(iter(window.sources)), time, offset, length)
                 for group, value, carried in seen_by(node, above, slot, window, values, start, stop):
-                    key, place = above.tag + above.text(group), (time, offset, length, (slot,))
+                    key = above.tag + above.text(group)
                     if self._at_work is not None:
                         self._at_work(above.c.id)
                     try:
-                        self._add(above, key, slot, group, value, carried, window.sources, *place)
+                        item = Item(above, slot, group, value, carried)
+                        self._add(item, key, event, window.sources, (slot,))
                     except Exception as error:
                         self._fail(above, key, error)
 

@@ -13,17 +13,15 @@ it costs to measure one stretch (``measure.py``): of ``event_count`` one compari
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vedette.plan.aggregates import Keeps, Reads
 from vedette.plan.relation import Clause, Correlation
-from vedette.state.chains import chained
+from vedette.state.entries import HELD
 from vedette.state.extent import Session
-from vedette.state.measure import metric, slots
-from vedette.state.windows import HELD, Window
-
-if TYPE_CHECKING:
-    from vedette.state.graph import Node
+from vedette.state.graph import Node
+from vedette.state.measure import chained, metric, slots
+from vedette.state.windows import Window
 
 MAX_AFTER = 256
 """Entries that a match which arrives out of order makes ``arrived`` look at."""
@@ -48,16 +46,16 @@ def arrived(node: Node, window: Window, at: int) -> Sequence[Occurrence]:
     if not holds(node, window, at):  # as it comes most: an event of one entry, and the newest
         return ()
     time = entries[last]
-    known = at > 0 and entries[last - 1] & HELD
-    if known:
-        known = time - entries[last - 3] <= span if node.slides else node.extent.one_run(window, at - 1, at)
+    continues = at > 0 and entries[last - 1] & HELD
+    if continues:
+        continues = time - entries[last - 3] <= span if node.slides else node.extent.one_run(window, at - 1, at)
     entries[last + 2] |= HELD
     if at < window.clean:
         window.clean = at
-    if known and not node.parents:
+    if continues and not node.parents:
         return ()
     start = window.since(time - span if node.slides else node.extent.begin(window, time))
-    return (Occurrence(at, time, start, at + 1, not known),)
+    return (Occurrence(at, time, start, at + 1, not continues),)
 
 
 def _inserted(node: Node, window: Window, at: int) -> list[Occurrence]:
@@ -79,7 +77,7 @@ def _inserted(node: Node, window: Window, at: int) -> list[Occurrence]:
         elif isinstance(extent, Session) and window.held(first) and not holds(node, window, last):
             window.hold(first, last, False)  # its session begins later now
         first = i = last + 1
-    found, begin = [], 0
+    occurrences, begin = [], 0
     while begin < len(new):
         done = begin
         while (
@@ -89,12 +87,12 @@ def _inserted(node: Node, window: Window, at: int) -> list[Occurrence]:
         ):
             done += 1
         first, last = new[begin][0], new[done][1]
-        known = _goes_on(node, window, first) or (
+        continues = _goes_on(node, window, first) or (
             last + 1 < n and window.held(last + 1) and extent.one_run(window, last, last + 1)
         )
-        found += [ending(node, window, new[i][1], i == begin and not known) for i in range(begin, done + 1)]
+        occurrences += [ending(node, window, new[i][1], i == begin and not continues) for i in range(begin, done + 1)]
         begin = done + 1
-    return found
+    return occurrences
 
 
 def _reach(node: Node, window: Window, at: int) -> int:
@@ -132,8 +130,8 @@ def passed(node: Node, window: Window, time: int) -> list[Occurrence]:
         done = [at for clause in c.clauses if (at := completed(c, clause, window, first, after)) is not None]
         return _once(window, min(done), extent.over(window, time), first, after) if done else []
     if not node.c.prompt and not node.slides:
-        held = c.holds(metric(c, window, first, after))
-        return _once(window, after - 1, extent.over(window, time), first, after) if held else []
+        true = c.holds(metric(c, window, first, after))
+        return _once(window, after - 1, extent.over(window, time), first, after) if true else []
     if not node.c.prompt:
         start = window.since(time - c.span)
         if not c.holds(metric(c, window, start, after)):
@@ -141,14 +139,14 @@ def passed(node: Node, window: Window, time: int) -> list[Occurrence]:
         before = any(window.held(i) for i in range(first, after))
         window.hold(first, after - 1)
         return [] if before else [Occurrence(after - 1, time, start, after, not _joins(node, window, first, after))]
-    found, i = [], first
+    occurrences, i = [], first
     while i < after:  # as if decided at once: event by event
         last = window.ends(i)
         if not window.held(i) and holds(node, window, last):
             window.hold(i, last)
-            found.append(ending(node, window, last, not _joins(node, window, i, last + 1)))
+            occurrences.append(ending(node, window, last, not _joins(node, window, i, last + 1)))
         i = last + 1
-    return found
+    return occurrences
 
 
 def _once(window: Window, at: int, time: int, first: int, after: int) -> list[Occurrence]:
@@ -181,9 +179,9 @@ def _looking_forward(node: Node, window: Window, first: int, after: int) -> list
         before -= 1
     while behind < len(window) and window.slot(behind) not in wanted and near(window, first, behind):
         behind += 1
-    known = before >= 0 and window.held(before) and near(window, before, first)
-    known |= behind < len(window) and window.held(behind) and near(window, first, behind)
-    return [Occurrence(min(done), end, first, stop, not known)]
+    continues = before >= 0 and window.held(before) and near(window, before, first)
+    continues |= behind < len(window) and window.held(behind) and near(window, first, behind)
+    return [Occurrence(min(done), end, first, stop, not continues)]
 
 
 def ending(node: Node, window: Window, at: int, fires: bool) -> Occurrence:
@@ -220,8 +218,8 @@ def holds(node: Node, window: Window, i: int) -> bool:
     if c.clauses:
         here = slots(c, window, start, i + 1)
         return any(all(slot in here for slot in clause.wanted) for clause in c.clauses)
-    found = metric(c, window, start, i + 1)
-    return found is not None and found >= node.least if node.counts else c.holds(found)
+    measured = metric(c, window, start, i + 1)
+    return measured is not None and measured >= node.least if node.counts else c.holds(measured)
 
 
 def completed(c: Correlation, clause: Clause, window: Window, start: int, stop: int) -> int | None:

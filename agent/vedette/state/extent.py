@@ -12,18 +12,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from typing import TYPE_CHECKING
 
 from vedette.plan.grid import aligned, touch
 from vedette.plan.relation import Correlation
 from vedette.state.clock import FOREVER
-
-if TYPE_CHECKING:
-    from vedette.state.windows import Window
+from vedette.state.windows import Window
 
 
 class Extent(ABC):
-    """See the module's text."""
+    """Windows of one correlation."""
 
     __slots__ = ("c", "gap", "span")
 

@@ -1,4 +1,4 @@
-"""What a correlation says when it fires: which event completed it, what was measured, which events are behind it."""
+"""A correlation's firing: which event completed it, what was measured, which events are behind it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from vedette.plan.ir import as_shown
+from vedette.plan.ir import as_shown, scalar
 from vedette.plan.relation import Correlation
-from vedette.state.graph import key_of, scalar
+from vedette.state.graph import key_of
 from vedette.state.measure import metric
 from vedette.state.windows import MAX_CONTRIBUTING, Window
 

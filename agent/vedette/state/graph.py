@@ -14,9 +14,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from vedette.decode.decoder import ABSENT, Record
-from vedette.plan.aggregates import Keeps, Reads, number_of
-from vedette.plan.ir import as_shown, fold, leaves
+from vedette.decode.decoder import Record
+from vedette.plan.aggregates import Keeps, Reads
+from vedette.plan.ir import as_shown, fold, scalar
+from vedette.plan.numbers import number_of
 from vedette.plan.relation import Correlation, ordered
 from vedette.state.chains import Links
 from vedette.state.extent import extent_of
@@ -31,7 +32,7 @@ NEVER = -(1 << 62)
 
 
 class Item(NamedTuple):
-    """What one match means to one correlation."""
+    """The meaning of one match to one correlation."""
 
     node: Node
     slot: int
@@ -110,15 +111,15 @@ class Node:
         n = len(self.c.group_by)
         return (text if text.count("\0") == max(n - 1, 0) else "\0" * n + json.dumps(values)).encode()
 
-    def values_of(self, found: bytes) -> tuple[str, ...]:
-        text, n = found.decode(), len(self.c.group_by)
+    def values_of(self, packed: bytes) -> tuple[str, ...]:
+        text, n = packed.decode(), len(self.c.group_by)
         if n <= 1:
             return (text,)[:n]
         return tuple(text.split("\0")) if text.count("\0") == n - 1 else tuple(json.loads(text[n:]))
 
 
 def prefix(correlation: Correlation) -> bytes:
-    """What the keys of a correlation's groups begin with: the same for the same id and digest."""
+    """Return what the keys of a correlation's groups begin with: the same for the same id and digest."""
     return hashlib.blake2b(f"{correlation.id}\0{correlation.digest}".encode(), digest_size=8).digest()
 
 
@@ -167,7 +168,7 @@ class Graph:
         return frozenset(names)
 
     def prepare(self, rule_id: str, event: Record) -> list[Item]:
-        """What a match of ``rule_id`` means; one that lacks a value to group by is counted and means nothing."""
+        """Return what a match of ``rule_id`` means; one that lacks a value to group by is counted and means nothing."""
         items = []
         for node, i in self._feeds.get(rule_id, ()):
             if node.muted:
@@ -187,11 +188,11 @@ def seen_by(
     node: Node, above: Node, slot: int, window: Window, values: tuple[str, ...], start: int, stop: int
 ) -> list[tuple[tuple[str, ...], Any, tuple[Any, ...] | None]]:
     """An occurrence as the correlation above takes it: for each group that its events belong to there."""
-    c, known = above.c, dict(zip(node.c.group_by, values, strict=True))
+    c, grouped = above.c, dict(zip(node.c.group_by, values, strict=True))
     rows = {()} if window.carried is None else {window.carried[i] for i in range(start, stop)}
     seen: dict[tuple[tuple[str, ...], Any], tuple[Any, ...] | None] = {}
     for row in sorted(rows, key=repr):
-        fields = {**dict(zip(node.carry, row, strict=False)), **known}
+        fields = {**dict(zip(node.carry, row, strict=False)), **grouped}
         key = tuple(key_of(fields.get(c.slots[slot].field(name))) for name in c.group_by)
         if None in key:
             continue
@@ -204,16 +205,6 @@ def seen_by(
 
 def _names(c: Correlation) -> tuple[str, ...]:
     return (*c.group_by, *c.field)
-
-
-def scalar(value: Any) -> Any:
-    """A field's value as one text or number; a list's texts joined; None for none."""
-    if value is ABSENT or value is None or isinstance(value, dict):
-        return None
-    if isinstance(value, list):
-        found = [item for item in leaves(value) if item is not None and not isinstance(item, dict)]
-        return found[0] if len(found) == 1 else as_shown(found)
-    return value
 
 
 def key_of(value: Any) -> str | None:
@@ -235,7 +226,7 @@ def key_of(value: Any) -> str | None:
 
 
 def _value(c: Correlation, values: list[Any]) -> Any:
-    """What a correlation measures of one event."""
+    """Return what a correlation measures of one event."""
     if c.kind.row.numeric:
         return number_of(values[0])
     keys = [key_of(value) for value in values]

@@ -24,7 +24,7 @@ Group = Window | bytes
 
 
 class Groups:
-    """See the module's text. ``evicted``: groups forgotten for want of room; ``cut``: entries of groups too large."""
+    """Groups by key. ``evicted``: groups forgotten for want of room; ``cut``: entries of groups too large."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -60,7 +60,7 @@ class Groups:
         return self.graph.by_tag[key[: self.graph.tag_size]]
 
     def values_of(self, key: bytes) -> tuple[str, ...]:
-        """What the group of ``key`` is grouped by."""
+        """Return what the group of ``key`` is grouped by."""
         return self.node(key).values_of(key[self.graph.tag_size :])
 
     def size(self, key: bytes) -> int:
@@ -97,11 +97,11 @@ class Groups:
     def repack(self, node: Node, key: bytes) -> None:
         """Make bytes of a group that can be."""
         group = self.table[key]
-        if type(group) is Window and len(group.entries) <= 3 * MAX and (made := packed(group)) is not None:
-            self.table[key] = made
+        if type(group) is Window and len(group.entries) <= 3 * MAX and (small := packed(group)) is not None:
+            self.table[key] = small
             if key in node.dirty:
-                node.dirty[key] = made
-            self.bytes += size(made, key) - group.size
+                node.dirty[key] = small
+            self.bytes += size(small, key) - group.size
 
     def forget(self, key: bytes) -> None:
         """Only what ``recency`` has just given: it knows the key no more."""
@@ -119,21 +119,21 @@ class Groups:
         return bool(self._foreign) or any(node.dirty for node in self.graph.nodes)
 
     def delta(self) -> list[Any]:
-        """What changed since the last ``delta``; for msgpack."""
+        """Return what changed since the last ``delta``; for msgpack."""
         foreign, self._foreign = self._foreign, []
         return [*self._counts(), [*foreign, *(self._part(node) for node in self.graph.nodes if node.dirty)]]
 
     def touch(self, keys: list[bytes], most: int) -> int:
         """Take groups of about ``most`` bytes off ``keys``: the next ``delta`` holds all of them. Returns the bytes."""
-        taken = 0
-        while keys and taken < most:
+        total = 0
+        while keys and total < most:
             key = keys.pop()
             if (group := self.table.get(key)) is not None:
-                taken += self.size(key)
+                total += self.size(key)
                 self.node(key).dirty[key] = group
                 if not isinstance(group, bytes):
                     group.clean = 0
-        return taken
+        return total
 
     def _part(self, node: Node) -> list[Any]:
         dirty, node.dirty = node.dirty, {}
@@ -154,8 +154,8 @@ class Groups:
         """
         self.evicted, self.cut, counts, parts = data
         ids, started = {node.c.id for node in self.graph.nodes}, set()
-        for found, rule_id, fired, late, ungrouped, carry, *lost in counts:
-            if (node := self.graph.by_prefix.get(found)) is not None:
+        for node_prefix, rule_id, fired, late, ungrouped, carry, *lost in counts:
+            if (node := self.graph.by_prefix.get(node_prefix)) is not None:
                 node.fired, node.late, node.ungrouped = fired, late, ungrouped
                 node.lost = int(lost[0]) if lost else NEVER
                 self._carried[node] = tuple(carry)
@@ -208,10 +208,10 @@ class Groups:
             self.repack(node, key)
 
     def adopted(self, keys: list[bytes], other: Groups) -> list[bytes]:
-        """What ``keys`` of another plan's groups are called here; without those that ``adopt`` left."""
+        """Return what ``keys`` of another plan's groups are called here; without those that ``adopt`` left."""
         by_prefix, size = self.graph.by_prefix, other.graph.tag_size
-        found = ((by_prefix.get(other.node(key).prefix), key[size:]) for key in keys)
-        return [node.tag + text for node, text in found if node is not None]
+        nodes = ((by_prefix.get(other.node(key).prefix), key[size:]) for key in keys)
+        return [node.tag + text for node, text in nodes if node is not None]
 
     def adopt(self, other: Groups) -> list[str]:
         """Take over the groups of another plan's correlations that are the same here.

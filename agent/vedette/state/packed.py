@@ -19,7 +19,8 @@ from array import array
 from bisect import bisect_left
 
 from vedette.plan.relation import MAX_SLOTS
-from vedette.state.windows import HELD, Window, meta
+from vedette.state.entries import HELD, Arrival, meta
+from vedette.state.windows import Window
 
 HEAD_BYTES, ENTRY_BYTES = 14, 16
 _head = struct.Struct("<IHq").unpack_from
@@ -49,21 +50,21 @@ def room(least: int, entries: int) -> int:
     return min(max(least + SPARE, entries + entries // 2 + 1), MAX)
 
 
-def begun(source: int, time: int, offset: int, slot: int, length: int, least: int) -> bytes | None:
+def begun(event: Arrival, slot: int, least: int) -> bytes | None:
     """A group with its first entry; None when bytes cannot hold it."""
+    source, time, offset, length = event
     return _pack_new(source, room(least, 0), offset, time, length << 7 | slot << 1) if length < MAX_LENGTH else None
 
 
-def appended(
-    value: bytes, source: int, time: int, offset: int, slot: int, length: int, least: int, span: int
-) -> bytes | None:
+def appended(value: bytes, event: Arrival, slot: int, least: int, span: int) -> bytes | None:
     """The group with an entry more at its end, which holds when it is the ``least``-th within ``span``.
 
     The same again when this event is there already; ``FULL`` when it is time to compact; None when the entry belongs
     elsewhere or bytes cannot hold it.
     """
+    source, time, offset, length = event
     size = len(value)
-    known, limit, base = _head(value)
+    group_source, limit, base = _head(value)
     last, word = _entry(value, size - 16)
     reach = offset - base
     if time <= last and (time < last or word >> 23 == reach):
@@ -71,7 +72,7 @@ def appended(
     n = size - 14 >> 4
     if n >= limit:
         return FULL
-    if known != source or length >= MAX_LENGTH or not -MAX_REACH <= reach < MAX_REACH:
+    if group_source != source or length >= MAX_LENGTH or not -MAX_REACH <= reach < MAX_REACH:
         return None
     back = size - 16 * (least - 1)
     if back < 14 or _time(value, back)[0] < time - span:
@@ -119,8 +120,8 @@ def unpacked(value: bytes, key_bytes: int) -> Window:
     source, limit, base = _head(value)
     window = Window(key_bytes)
     window.sources, window.limit = (source,), limit
-    found = _words(value)
-    for time, word in zip(found[::2], found[1::2], strict=True):
+    words = _words(value)
+    for time, word in zip(words[::2], words[1::2], strict=True):
         mark = meta(word >> 1 & 0x3F, word >> 7 & 0xFFFF) | (word & HELD)
         window.insert(time, base + (word >> 23), mark, None, None)
     return window
@@ -132,17 +133,17 @@ def packed(window: Window) -> bytes | None:
         return None
     entries = window.entries
     base = entries[1]
-    made = array("q")
+    words = array("q")
     for time, offset, mark in zip(entries[::3], entries[1::3], entries[2::3], strict=True):
         length, slot = mark >> 16, mark >> 8 & 0xFF
         if length >= MAX_LENGTH or not -MAX_REACH <= offset - base < MAX_REACH:
             return None
-        made.extend((time, (offset - base) << 23 | length << 7 | slot << 1 | mark & HELD))
-    return _pack_head(next(iter(window.sources)), window.limit, base) + made.tobytes()
+        words.extend((time, (offset - base) << 23 | length << 7 | slot << 1 | mark & HELD))
+    return _pack_head(next(iter(window.sources)), window.limit, base) + words.tobytes()
 
 
 def _words(value: bytes) -> array[int]:
     """The entries, as pairs of integers."""
-    found = array("q")
-    found.frombytes(value[HEAD_BYTES:])
-    return found
+    words = array("q")
+    words.frombytes(value[HEAD_BYTES:])
+    return words

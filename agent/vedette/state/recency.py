@@ -48,18 +48,18 @@ class Recency:
         """Take out the key with the least stamp; raises IndexError when there is none."""
         while True:
             while self._victims:
-                known, key = self._victims.pop()
+                noted, key = self._victims.pop()
                 stamp = self._stamp(key)
-                if stamp == known:
+                if stamp == noted:
                     return key
                 if stamp is not None and stamp <= self._before:
-                    insort(self._victims, (stamp, key), key=lambda one: (-one[0], one[1]))
+                    insort(self._victims, (stamp, key), key=lambda victim: (-victim[0], victim[1]))
                 elif stamp is not None:
                     self._file(key, stamp, 0)
             if not self._chunks:
                 self._close_open()
             self._victims = [(self._stamp(key) or 0, key) for key in self._refile(0)]
-            self._victims.sort(key=lambda one: (-one[0], one[1]))
+            self._victims.sort(key=lambda victim: (-victim[0], victim[1]))
             self._before = self._upto[0]
             self._remove(0)
 

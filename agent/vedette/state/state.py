@@ -1,4 +1,4 @@
-"""What evaluation keeps from one event to the next: the clock, open audit events, the windows of correlations and
+"""State that evaluation keeps from one event to the next: the clock, open audit events, the windows of correlations and
 suppression, the tables of statements.
 
 Events and frames come in the order of the log; everything here is a function of that, of the plan and the
@@ -11,25 +11,33 @@ remembered, and nothing is ever copied in memory.
 Bytes of a delta: msgpack ``[FORMAT, log_id, clock, correlations, suppression, audit]`` (without ``audit``, as versions
 before have written it, no audit event is open), and ``statements`` behind where theirs have changed. Offsets are of the
 log ``log_id``: what was remembered of another log is dropped.
+
+Correlations and statements (``stream/opening.py``) are imported by the first plan that has some, statements also where
+functions are allowed. A plan without any has ``NoCorrelations`` and ``NoStatements``, unless those of an earlier plan,
+or what is restored of them, are to be taken over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgpack
 
 from vedette.decode.decoder import Record
 from vedette.engine.join import Joiner
 from vedette.plan.plan import Plan
-from vedette.state.clock import Clock
-from vedette.state.correlate import CHECK_EVERY, Correlator
-from vedette.state.firing import Firing
+from vedette.state.clock import CHECK_EVERY, Clock
 from vedette.state.suppress import Fold, Suppressor
-from vedette.stream.operator import AtWork
-from vedette.stream.statements import Statements
-from vedette.stream.userfunctions import Functions
+from vedette.stream import opening
+from vedette.stream.opening import NoStatements
+
+if TYPE_CHECKING:
+    from vedette.state.correlate import Correlator
+    from vedette.state.firing import Firing
+    from vedette.stream.operators.base import AtWork
+    from vedette.stream.statements import Statements
+    from vedette.stream.userfunctions import Functions
 
 FORMAT = 3
 
@@ -37,8 +45,64 @@ SLICE_BYTES = 64 << 10
 """Of groups that a delta holds besides those that changed, at least as many as of those, until all are rewritten."""
 
 
+EMPTY = [0, 0, [], []]
+"""What ``Groups.delta`` gives where there never was a group."""
+
+
+class _NoGroups:
+    bytes = evicted = cut = 0
+    changed = False
+    table: Mapping[Any, NoReturn] = {}
+
+    def __len__(self) -> int:
+        return 0
+
+    def touch(self, keys: list[Any], most: int) -> int:
+        return 0
+
+
+class _NoGraph:
+    def wants(self, rule_id: str) -> bool:
+        return False
+
+    def prepare(self, rule_id: str, event: object) -> list[Any]:
+        return []
+
+    def grouped(self, rule_id: str) -> tuple[str, ...]:
+        return ()
+
+
+class NoCorrelations:
+    """What evaluation asks of a plan's ``Correlator``, answered for none. ``max_bytes``: what windows could take."""
+
+    nodes: Sequence[NoReturn] = ()
+    graph = _NoGraph()
+    groups = _NoGroups()
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+
+    def advance(self) -> list[Any]:
+        return []
+
+    def finish(self) -> list[Any]:
+        return []
+
+    def failures(self) -> list[Any]:
+        return []
+
+    def mute(self, ids: Collection[str]) -> None:
+        pass
+
+    def delta(self) -> list[Any]:
+        return [0, *EMPTY]
+
+    def resume(self) -> None:
+        pass
+
+
 class State:
-    """See the module's text. ``lateness`` is in microseconds; ``max_bytes`` bounds the correlations' windows, and the
+    """All that is kept. ``lateness`` is in microseconds; ``max_bytes`` bounds the correlations' windows, and the
     statements' tables. ``functions`` runs user functions, where they are allowed. ``at_work`` is given the id of each
     correlation and statement before it runs, and an empty one afterwards."""
 
@@ -50,11 +114,12 @@ class State:
         self._max_bytes, self._settle = max_bytes, settle
         self.clock = Clock(lateness)
         self._at_work = at_work
-        self.correlator = self._correlator(plan)
+        self._plan = plan
+        self.correlator = self._opened_correlator()
         self.suppressor = Suppressor(self.clock)
         self.joiner = Joiner()
         self._functions = functions
-        self.statements = self._of(plan)
+        self.statements = self._opened_statements()
         self._looked = 0
         self.started_empty: list[str] = []
         """Correlations and statements that have changed since the plan before: what was known of them is gone."""
@@ -83,6 +148,7 @@ class State:
         self, rule_ids: Iterable[str], event: Record, source: int, time: int, offset: int, length: int
     ) -> list[Firing]:
         """An event of the lane ``source``, with all the rules that it matches."""
+        assert not isinstance(self.correlator, NoCorrelations)  # nobody wants a match of it
         items = [item for rule_id in rule_ids for item in self.correlator.graph.prepare(rule_id, event)]
         fired = self.correlator.add(items, source, time, offset, length)
         if self._at_work is not None:
@@ -96,26 +162,37 @@ class State:
     def switch(self, plan: Plan) -> None:
         """Go on under another plan: correlations of an unchanged digest keep their windows, statements the tables of
         operators that mean the same."""
-        old = self.correlator
-        self.correlator = self._correlator(plan)
-        statements = self._of(plan)
-        self.started_empty = [*self.correlator.adopt(old), *statements.adopt(self.statements)]
-        self.statements = statements
+        self._plan, correlator, statements = plan, self.correlator, self.statements
+        if isinstance(correlator, NoCorrelations):
+            self.correlator, self.started_empty = self._opened_correlator(), []
+        else:
+            self.correlator = following = self._loaded_correlator()
+            self.started_empty = following.adopt(correlator)
+            if self._unwritten is not None:
+                self._unwritten = following.groups.adopted(self._unwritten, correlator.groups)
+        if isinstance(statements, NoStatements):
+            self.statements = self._opened_statements()
+        else:
+            self.statements = taking = self._loaded_statements()
+            self.started_empty += taking.adopt(statements)
         if self._functions is not None:
             self._functions.keep(plan.modules)
-        if self._unwritten is not None:
-            self._unwritten = self.correlator.groups.adopted(self._unwritten, old.groups)
 
-    def _correlator(self, plan: Plan) -> Correlator:
+    def _opened_correlator(self) -> Correlator | NoCorrelations:
+        return self._loaded_correlator() if self._plan.correlations else NoCorrelations(self._max_bytes)
+
+    def _loaded_correlator(self) -> Correlator:
+        from vedette.state.correlate import Correlator
+
         return Correlator(
-            plan.correlations, self.clock, max_bytes=self._max_bytes, settle=self._settle, at_work=self._at_work
+            self._plan.correlations, self.clock, max_bytes=self._max_bytes, settle=self._settle, at_work=self._at_work
         )
 
-    def _of(self, plan: Plan) -> Statements:
-        return Statements(
-            plan.statements, plan.lookups, max_bytes=self._max_bytes, functions=self._functions, modules=plan.modules,
-            at_work=self._at_work,
-        )  # fmt: skip
+    def _opened_statements(self) -> Statements | NoStatements:
+        return opening.opened(self._plan, max_bytes=self._max_bytes, functions=self._functions, at_work=self._at_work)
+
+    def _loaded_statements(self) -> Statements:
+        return opening.loaded(self._plan, max_bytes=self._max_bytes, functions=self._functions, at_work=self._at_work)
 
     def muted(self) -> set[str]:
         """Ids of the correlations and statements in quarantine."""
@@ -123,13 +200,13 @@ class State:
 
     def status(self) -> dict[str, Any]:
         """JSON-able figures; counts are since the state began."""
-        one, suppressor = self.correlator, self.suppressor
+        correlator, suppressor = self.correlator, self.suppressor
         return {
-            "groups": len(one.groups),
-            "bytes": one.groups.bytes,
-            "max_bytes": one.max_bytes,
-            "evicted": one.groups.evicted,
-            "cut": one.groups.cut,
+            "groups": len(correlator.groups),
+            "bytes": correlator.groups.bytes,
+            "max_bytes": correlator.max_bytes,
+            "evicted": correlator.groups.evicted,
+            "cut": correlator.groups.cut,
             "jumps": self.clock.jumps,
             "sources": len(self.clock),
             "suppressing": len(suppressor),
@@ -146,7 +223,7 @@ class State:
                     "late": node.late,
                     "ungrouped": node.ungrouped,
                 }
-                for node in one.nodes
+                for node in correlator.nodes
             ],
         }
 
@@ -169,7 +246,7 @@ class State:
         return done
 
     def delta(self) -> bytes:
-        """What changed since the last call, or since the start; empty when nothing did."""
+        """Return what changed since the last call, or since the start; empty when nothing did."""
         correlator, suppressor, joiner = self.correlator, self.suppressor, self.joiner
         again = 0
         if self._unwritten:
@@ -181,9 +258,9 @@ class State:
         parts = [FORMAT, self.log_id, self.clock.delta(), correlator.delta(), suppressor.delta(), joiner.delta()]
         if statements:
             parts.append(statements)
-        made = bytes(msgpack.packb(parts))
-        self._changes = max(0, len(made) - again)
-        return made
+        packed = bytes(msgpack.packb(parts))
+        self._changes = max(0, len(packed) - again)
+        return packed
 
     def restore(self, parts: Iterable[bytes]) -> None:
         """Take over what ``delta`` gave, in order. Raises ValueError when it cannot be read, or when
@@ -200,12 +277,17 @@ class State:
                     continue
                 clock, groups, folds, *more = rest
                 self.clock.load(clock)
-                changed = self.correlator.restore(groups)
+                if isinstance(self.correlator, NoCorrelations) and groups[1:] != EMPTY:
+                    self.correlator = self._loaded_correlator()
+                if not isinstance(self.correlator, NoCorrelations):
+                    changed = self.correlator.restore(groups)
                 self.suppressor.restore(folds)
-                for one in more[:1]:
-                    self.joiner.load(one)
-                for one in more[1:]:
-                    self.statements.restore(one)
+                for stored in more[:1]:
+                    self.joiner.load(stored)
+                for stored in more[1:]:
+                    if isinstance(self.statements, NoStatements):
+                        self.statements = self._loaded_statements()
+                    self.statements.restore(stored)
         except (ValueError, TypeError, LookupError, AttributeError, msgpack.UnpackException) as error:
             raise ValueError(f"the stored state cannot be read: {error}") from error
         if other is not None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgpack
 
-from vedette.plan.relation import Suppress
+from vedette.plan.ir import Suppress
 from vedette.state.clock import Clock
 
 MAX_WINDOWS = 100_000
@@ -29,7 +29,8 @@ MAX_TEXT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a fold record says of its alerts beside their count: texts of the rule, and of the newest event's origin."""
+    """Facts that a fold record says of its alerts beside their count: texts of the rule, and of the newest event's
+    origin."""
 
     rule_id: str
     title: str
@@ -79,7 +80,7 @@ class _Open:
 
 
 class Suppressor:
-    """See the module's text."""
+    """Windows of suppression."""
 
     def __init__(self, clock: Clock, max_windows: int = MAX_WINDOWS) -> None:
         self._clock, self.max_windows = clock, max_windows
@@ -105,20 +106,21 @@ class Suppressor:
         if source.host is not None and len(source.host) > MAX_TEXT:
             source = replace(source, host=source.host[:MAX_TEXT])
         span = int(rule.seconds * 1_000_000)
-        known = self._open.get(key)
-        if known is not None and time > known.until:
+        window = self._open.get(key)
+        if window is not None and time > window.until:
             self._close(key)
-            known = None
-        if known is None:
-            one = self._open[key] = _Open(number, alert_id, values, time, time + span, source)
-            heapq.heappush(self._due.setdefault(number, []), (one.until, key))
-        elif time < known.opened - span:
+            window = None
+        if window is not None and time < window.opened - span:
             return True
+        opens = window is None
+        if window is None:
+            window = self._open[key] = _Open(number, alert_id, values, time, time + span, source)
+            heapq.heappush(self._due.setdefault(number, []), (window.until, key))
         else:
-            known.first = min(known.first, time) if known.count else time
-            known.last = max(known.last, time) if known.count else time
-            known.count += 1
-            known.newest = source
+            window.first = min(window.first, time) if window.count else time
+            window.last = max(window.last, time) if window.count else time
+            window.count += 1
+            window.newest = source
             self.folded += 1
             self._open.move_to_end(key)
         self._changed.pop(key, None)
@@ -126,7 +128,7 @@ class Suppressor:
         while len(self._open) > self.max_windows:
             self.closed_early += 1
             self._close(next(iter(self._open)))
-        return known is None
+        return opens
 
     def advance(self) -> None:
         """The clock was advanced: close what is over."""
@@ -134,7 +136,7 @@ class Suppressor:
             mark = self._clock.watermark(number)
             while heap and heap[0][0] < mark:
                 until, key = heapq.heappop(heap)
-                if (one := self._open.get(key)) is not None and one.until == until:
+                if (window := self._open.get(key)) is not None and window.until == until:
                     self._close(key)
             if not heap:
                 del self._due[number]
@@ -145,9 +147,11 @@ class Suppressor:
         return closed
 
     def _close(self, key: bytes) -> None:
-        one = self._open.pop(key)
-        if one.count:
-            self._closed.append(Fold(one.parent_id, one.values, one.count, one.first, one.last, one.newest))
+        window = self._open.pop(key)
+        if window.count:
+            self._closed.append(
+                Fold(window.parent_id, window.values, window.count, window.first, window.last, window.newest)
+            )
         self._changed.pop(key, None)
         self._changed[key] = False
 
@@ -164,7 +168,7 @@ class Suppressor:
         self._changed = gone | dict.fromkeys(self._open, True)
 
     def delta(self) -> list[Any]:
-        """What changed since the last ``delta``, for msgpack."""
+        """Return what changed since the last ``delta``, for msgpack."""
         changed, self._changed = self._changed, {}
         return [
             self.folded,
@@ -179,14 +183,14 @@ class Suppressor:
             self._open.pop(key, None)
             if row is not None:
                 number, parent_id, values, opened, until, count, first, last, newest = row
-                one = self._open[key] = _Open(number, parent_id, values, opened, until, Source.from_row(newest))
-                one.count, one.first, one.last = count, first, last
+                window = self._open[key] = _Open(number, parent_id, values, opened, until, Source.from_row(newest))
+                window.count, window.first, window.last = count, first, last
                 heapq.heappush(self._due.setdefault(number, []), (until, key))
         self._changed = {}
 
     def _row(self, key: bytes) -> list[Any]:
-        one = self._open[key]
+        window = self._open[key]
         return [
-            one.number, one.parent_id, one.values, one.opened, one.until, one.count, one.first, one.last,
-            one.newest.to_row(),
+            window.number, window.parent_id, window.values, window.opened, window.until, window.count, window.first,
+            window.last, window.newest.to_row(),
         ]  # fmt: skip

@@ -1,9 +1,7 @@
 """The events of one group, in the order of their times.
 
-An entry is three integers in one array: event time, raw offset, and ``meta`` (bit 0: the condition held at it; bits 8
-to 15: its slot; from bit 16: the event's length in bytes). Entries of one time lie by their offsets, those of one event
-in the order in which they came.
-Values of the correlation's field and what correlations above want to know stand beside, index by index, where needed.
+Entries (``entries.py``) of one time lie by their offsets, those of one event in the order in which they came. What
+correlations above want to know stands beside, index by index, where needed.
 
 ``compact`` forgets what can no longer matter, given that no event before ``settled`` comes any more: all that lies
 before the last window that may still change (``extent.py``); and of a prompt correlation, before ``settled``, all but
@@ -26,9 +24,9 @@ from typing import Any
 from vedette.plan.aggregates import Keeps, Reads
 from vedette.plan.relation import Correlation
 from vedette.state.chains import Links, usable
-from vedette.state.measure import MIN_SLIDE, Slide
+from vedette.state.entries import HELD, Entries
+from vedette.state.slides import MIN_SLIDE, Slide
 
-HELD = 1
 ENTRY_BYTES = 26
 """With what an array has allocated beyond."""
 WINDOW_BYTES = 430
@@ -61,25 +59,31 @@ MAX_CONTRIBUTING = 20
 """Events that an alert names."""
 
 
-def meta(slot: int, length: int) -> int:
-    return length << 16 | slot << 8
-
-
-class Window:
-    """See the module's text."""
+class Window(Entries):
+    """The entries of one group, and what is decided of them."""
 
     __slots__ = (
-        "carried", "clean", "decided", "entries", "gone", "hint", "late", "limit", "links", "share", "size", "slides",
-        "sources", "starts", "values",
-    )  # fmt: skip
+        "carried",
+        "clean",
+        "decided",
+        "gone",
+        "hint",
+        "late",
+        "limit",
+        "links",
+        "share",
+        "size",
+        "slides",
+        "sources",
+        "starts",
+    )
 
     def __init__(self, key_bytes: int = 0, share: int = 0) -> None:
         """``share``: bytes that slides take for each entry beyond ``MIN_SLIDE``."""
+        super().__init__()
         self.size = WINDOW_BYTES + key_bytes
         """Bytes of memory, about."""
         self.share = share
-        self.entries = array("q")
-        self.values: list[Any] | None = None
         self.carried: list[tuple[Any, ...]] | None = None
         self.sources: Collection[int] = ()
         """The lanes (``clock.py``) of its events, ``LANES`` at most: a shared tuple of one, or a dict (``join``)."""
@@ -98,47 +102,25 @@ class Window:
         self.clean = self.gone = 0
         """Since the last ``row``: how many of the first entries are as they were, and how many before them went."""
 
-    def __len__(self) -> int:
-        return len(self.entries) // 3
-
     def _cost(self, start: int = 0) -> int:
         """Bytes of the entries from ``start`` on."""
         n = len(self)
         shared = max(0, n - MIN_SLIDE) - max(0, start - MIN_SLIDE)
         lists = LIST_BYTES * ((self.values is not None) + (self.carried is not None))
-        held = _sum(self.values, start) + _sum(self.carried, start)
-        return ENTRY_BYTES * (n - start) + self.share * shared + lists + held
-
-    def time(self, i: int) -> int:
-        return self.entries[3 * i]
-
-    def offset(self, i: int) -> int:
-        return self.entries[3 * i + 1]
+        stored = _sum(self.values, start) + _sum(self.carried, start)
+        return ENTRY_BYTES * (n - start) + self.share * shared + lists + stored
 
     @property
     def touched(self) -> int:
         """The greatest offset of its last entries; 0 when it is empty."""
         return max(self.entries[max(1, len(self.entries) - 191) :: 3], default=0)
 
-    def slot(self, i: int) -> int:
-        return self.entries[3 * i + 2] >> 8 & 0xFF
-
-    def slots(self, start: int, stop: int) -> list[int]:
-        """Of the entries ``start`` to ``stop`` (exclusive)."""
-        return [mark >> 8 & 0xFF for mark in self.entries[3 * start + 2 : 3 * stop : 3]]
-
-    def length(self, i: int) -> int:
-        return self.entries[3 * i + 2] >> 16
-
-    def held(self, i: int) -> bool:
-        return bool(self.entries[3 * i + 2] & HELD)
-
-    def hold(self, i: int, last: int = -1, held: bool = True) -> None:
+    def hold(self, i: int, last: int = -1, holds: bool = True) -> None:
         """Mark entry ``i``, or the entries ``i`` to ``last``; or take the mark from them."""
         if i < self.clean:
             self.clean = i
         for number in range(i, max(i, last) + 1):
-            if held:
+            if holds:
                 self.entries[3 * number + 2] |= HELD
             else:
                 self.entries[3 * number + 2] &= ~HELD
@@ -243,33 +225,33 @@ class Window:
 
     def join(self, lanes: Collection[int], mark: Callable[[int], int] | None = None) -> None:
         """An event of these lanes has come: as much work as there are of them. ``mark``: a lane's watermark."""
-        known = self.sources
-        if not isinstance(known, dict):
-            if len(known) == len(lanes) == 1 and known == lanes:
+        own = self.sources
+        if not isinstance(own, dict):
+            if len(own) == len(lanes) == 1 and own == lanes:
                 return
-            if not known and isinstance(lanes, tuple) and len(lanes) == 1:
+            if not own and isinstance(lanes, tuple) and len(lanes) == 1:
                 self.sources = lanes
                 return
-            known = self.sources = dict.fromkeys(known)
-            self.size += LANES_BYTES + LANE_BYTES * len(known)
-        before = len(known)
+            own = self.sources = dict.fromkeys(own)
+            self.size += LANES_BYTES + LANE_BYTES * len(own)
+        before = len(own)
         for lane in lanes:
-            known.pop(lane, None)
-            known[lane] = None
-        while len(known) > LANES:
-            first, second = islice(known, 2)  # the furthest is never the one to go: it goes by comparison alone
-            del known[second if mark and mark(first) > mark(second) else first]
-        self.size += LANE_BYTES * (len(known) - before)
+            own.pop(lane, None)
+            own[lane] = None
+        while len(own) > LANES:
+            first, second = islice(own, 2)  # the furthest is never the one to go: it goes by comparison alone
+            del own[second if mark and mark(first) > mark(second) else first]
+        self.size += LANE_BYTES * (len(own) - before)
 
     def part(self, taking: Callable[[int], bool]) -> None:
-        """Of several lanes, those that take none any more need not be known; one stays."""
-        known = self.sources
-        if isinstance(known, dict):
-            for lane in [lane for lane in known if not taking(lane)][: len(known) - 1]:
-                del known[lane]
+        """Forget those of several lanes that take no events any more; one stays."""
+        own = self.sources
+        if isinstance(own, dict):
+            for lane in [lane for lane in own if not taking(lane)][: len(own) - 1]:
+                del own[lane]
                 self.size -= LANE_BYTES
-            if len(known) == 1:
-                self.sources = tuple(known)
+            if len(own) == 1:
+                self.sources = tuple(own)
                 self.size -= LANES_BYTES + LANE_BYTES
 
     def wait(self, time: int, lane: int) -> bool:
@@ -297,12 +279,12 @@ class Window:
             self.links.reset()
 
     def _put_starts(self, starts: list[int]) -> None:
-        for known, sign in ((self.starts, -1), (starts, 1)):
-            self.size += sign * (STARTS_BYTES + START_BYTES * len(known)) if known else 0
+        for beginnings, sign in ((self.starts, -1), (starts, 1)):
+            self.size += sign * (STARTS_BYTES + START_BYTES * len(beginnings)) if beginnings else 0
         self.starts = starts or ()
 
     def _forget_starts(self) -> None:
-        """Of sessions without entries at the front."""
+        """Forget the starts of sessions without entries, at the front."""
         if starts := self.starts:
             gone = bisect_right(starts, self.time(0)) - 1 if self.entries else len(starts)
             if gone > 0:
@@ -311,10 +293,10 @@ class Window:
     def keep(self, indexes: list[int]) -> None:
         """Forget all entries but those at ``indexes``, ascending."""
         base = self.size - self._cost()
-        entries, kept = self.entries, array("q")
+        entries, left = self.entries, array("q")
         for i in indexes:
-            kept.extend(entries[3 * i : 3 * i + 3])
-        self.entries = kept
+            left.extend(entries[3 * i : 3 * i + 3])
+        self.entries = left
         if self.values is not None:
             self.values = [self.values[i] for i in indexes]
         if self.carried is not None:
@@ -325,36 +307,38 @@ class Window:
         self._forget_starts()
 
     def compact(self, c: Correlation, settled: int, needed: int) -> None:
-        """See the module's text. At most ``STEP`` entries go from the front at once. ``needed``: the time before which
-        no entry matters."""
+        """Forget what can no longer matter. At most ``STEP`` entries go from the front at once. ``needed``: the time
+        before which no entry matters."""
         old = self.first(needed)
         self.drop(min(old, STEP))
         n = len(self)
         until = self.first(settled)
         if c.prompt and self.carried is None and until > 1 and c.kind.row.keeps is not Keeps.ALL:
-            kept = self.mattering(c, 0, until)
-            if len(kept) < until:
-                if kept[0] == until - len(kept):
-                    self.drop(until - len(kept))
+            indexes = self.mattering(c, 0, until)
+            if len(indexes) < until:
+                if indexes[0] == until - len(indexes):
+                    self.drop(until - len(indexes))
                 else:
-                    self.keep([*kept, *range(until, n)])
+                    self.keep([*indexes, *range(until, n)])
         self.limit = len(self) + 1 if old > STEP else max(MIN_LIMIT, 2 * len(self))
 
     def thin(self, c: Correlation, settled: int) -> None:
-        """See the module's text. Of a prompt correlation that is compacted, from ``settled`` on."""
+        """Keep of every ``THIN`` the entries that decide. Of a prompt correlation that is compacted, from ``settled``
+        on."""
         i = self.first(settled)
-        kept = list(range(i))
+        indexes = list(range(i))
         while i < len(self):
             stop = self.first(self.time(i) // THIN * THIN + THIN)
-            kept += self.mattering(c, i, stop)
+            indexes += self.mattering(c, i, stop)
             i = stop
-        if len(kept) < len(self):
-            self.keep(kept)
+        if len(indexes) < len(self):
+            self.keep(indexes)
         self.limit = max(MIN_LIMIT, 2 * len(self))
 
     def mattering(self, c: Correlation, start: int, until: int) -> Sequence[int]:
-        """Of the entries ``start`` to ``until`` (exclusive) those that can decide a prompt correlation, and those that
-        an alert names: the newest of each slot, and the newest; ascending. The same whatever ``compact`` has taken."""
+        """Return those of the entries ``start`` to ``until`` (exclusive) that can decide a prompt correlation, and
+        those that an alert names: the newest of each slot, and the newest; ascending. The same whatever ``compact`` has
+        taken."""
         keeps = c.kind.row.keeps
         if keeps is Keeps.NEWEST and c.prompt:  # there are no more when it fires
             return self._deciding(c, start, until)
@@ -365,7 +349,8 @@ class Window:
         return sorted({*self._deciding(c, start, until), *named.values(), *newest})
 
     def _deciding(self, c: Correlation, start: int, until: int) -> list[int]:
-        """Of the entries ``start`` to ``until`` (exclusive) those that can still decide (``Keeps``), ascending."""
+        """Return those of the entries ``start`` to ``until`` (exclusive) that can still decide (``Keeps``),
+        ascending."""
         row = c.kind.row
         match row.keeps:
             case Keeps.NEWEST:
@@ -374,7 +359,7 @@ class Window:
                 return usable(c, self, start, until)
         values = self.values or ()
         things = self.slots(start, until) if row.reads is Reads.RULE else values[start:until]
-        newest = {what: i for i, what in enumerate(things, start)}
+        newest = {thing: i for i, thing in enumerate(things, start)}
         newest.pop(None, None)
         return sorted({*newest.values(), until - 1})  # the newest of all: what comes goes on from it
 
@@ -400,7 +385,8 @@ class Window:
             self._forget_starts()
 
     def recarry(self, before: tuple[str, ...], now: tuple[str, ...]) -> None:
-        """What correlations above want to know is no longer ``before`` but ``now``; what was not kept is not known."""
+        """Change what is carried: what correlations above want to know is no longer ``before`` but ``now``; what was
+        not kept is not known."""
         if before == now:
             return
         base = self.size - self._cost()
@@ -412,7 +398,7 @@ class Window:
         self.size = base + self._cost()
 
     def row(self) -> list[Any]:
-        """What has changed since the last ``row``, for msgpack; ``apply`` takes it over."""
+        """Return what has changed since the last ``row``, for msgpack; ``apply`` takes it over."""
         clean, gone = self.clean, self.gone if self.clean else 0
         self.clean, self.gone = len(self), 0
         values = None if self.values is None else self.values[clean:]
@@ -454,7 +440,7 @@ class Window:
 
 
 def _bytes(value: Any) -> int:
-    """Of memory, about, that a value or a row of values takes besides its entry."""
+    """Bytes of memory, about, that a value or a row of values takes besides its entry."""
     if value is None:
         return 0
     if isinstance(value, str):
@@ -463,5 +449,5 @@ def _bytes(value: Any) -> int:
 
 
 def _sum(values: list[Any] | None, start: int = 0, stop: int | None = None) -> int:
-    """Of ``_bytes``."""
+    """Sum ``_bytes`` up."""
     return sum([64 + len(v) if type(v) is str else _bytes(v) for v in values[start:stop]]) if values else 0

@@ -27,7 +27,7 @@ from signal import Signals
 from typing import NamedTuple
 
 from vedette.store.environment import DAMAGED, OUTSIDE, rehearse
-from vedette.store.store import LATER, TABLES, Store
+from vedette.store.store import TABLES, Store
 from vedette.system import child
 
 LEAST_SECONDS = 30.0
@@ -111,7 +111,7 @@ def main() -> None:
             sys.stdout.write(f"next_seq {store.account().next_seq}\n")
             sys.stdout.flush()
             store.verify()
-        rehearse(folder, TABLES, LATER)
+        rehearse(folder, TABLES)
     except (OSError, MemoryError) as error:
         if not _blameless(error, folder):
             raise

@@ -29,11 +29,11 @@ class Deltas:
         after = self._bytes = 0
         while True:
             with self._env.read() as txn:
-                found = next(txn.values(self._table, self._key(after)), None)
-                if found is None or not found[0].startswith(self._prefix):
+                entry = next(txn.values(self._table, self._key(after)), None)
+                if entry is None or not entry[0].startswith(self._prefix):
                     return
-                part = txn.content(self._table, *found)
-            after = self._number(found[0]) + 1
+                part = txn.content(self._table, *entry)
+            after = self._number(entry[0]) + 1
             self._bytes += len(part)
             yield part
 

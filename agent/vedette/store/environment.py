@@ -68,15 +68,11 @@ class Transaction:
     def count(self, table: bytes) -> int:
         return int(self._txn.stat(self._tables[table])["entries"])
 
-    def has(self, table: bytes) -> bool:
-        """Whether the table is there: one of those that came ``later`` may not be."""
-        return table in self._tables
-
     def last(self, table: bytes, before: bytes = b"") -> bytes | None:
         """The greatest key; with ``before`` the greatest below that."""
         cursor = self._txn.cursor(self._tables[table])
-        found = cursor.prev() if before and cursor.set_range(before) else cursor.last()
-        return bytes(cursor.key()) if found else None
+        there = cursor.prev() if before and cursor.set_range(before) else cursor.last()
+        return bytes(cursor.key()) if there else None
 
     def first(self, table: bytes) -> bytes | None:
         """The least key."""
@@ -104,13 +100,13 @@ class Transaction:
         """Remove the entries from key ``first`` to ``last``, or move them as they are to the table ``into``; how many,
         and the bytes of their contents."""
         taken, size, cursor = 0, 0, self._txn.cursor(self._tables[table])
-        found = cursor.set_range(first)
-        while found and bytes(cursor.key()) <= last:
+        there = cursor.set_range(first)
+        while there and bytes(cursor.key()) <= last:
             value = cursor.value()
             if into:
                 self._txn.put(cursor.key(), value, db=self._tables[into])
             taken, size = taken + 1, size + len(value) - CHECKSUM
-            found = cursor.delete() and cursor.key() != b""
+            there = cursor.delete() and cursor.key() != b""
         return taken, size
 
     def drop_first(self, table: bytes) -> int:
@@ -126,13 +122,8 @@ class Transaction:
 class Environment:
     """See the module's text. Raises OSError when disk or map are full or cannot be read, and Damaged."""
 
-    def __init__(
-        self, folder: Path, tables: Sequence[bytes], map_bytes: int, *, readonly: bool = False,
-        later: Sequence[bytes] = (),
-    ) -> None:  # fmt: skip
-        """Makes the tables when they are not there. ``later``: those that a store of an earlier version lacks, which is
-        no damage."""
-        self._later = tuple(later)
+    def __init__(self, folder: Path, tables: Sequence[bytes], map_bytes: int, *, readonly: bool = False) -> None:
+        """Makes the tables when they are not there."""
         self._folder, self._names, self._map_bytes, self._readonly = folder, tuple(tables), map_bytes, readonly
         self._gate = threading.Lock()
         """Held while reading, and while the environment is opened again."""
@@ -140,7 +131,7 @@ class Environment:
         """LMDB could not write its first page, and gives no transaction until it is opened again. The writer sets it
         when its own has ended, so that nobody closes the environment under it."""
         with _translated(folder):
-            self._env, self._tables = _opened(folder, self._names, map_bytes, readonly, self._later)
+            self._env, self._tables = _opened(folder, self._names, map_bytes, readonly)
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -181,7 +172,7 @@ class Environment:
         """Open the environment again where that must be; the gate is held."""
         if self._unusable:
             self._env.close()
-            self._env, self._tables = _opened(self._folder, self._names, self._map_bytes, False, self._later)
+            self._env, self._tables = _opened(self._folder, self._names, self._map_bytes, False)
             self._unusable = False
 
     def copy_to_nowhere(self) -> None:
@@ -197,7 +188,7 @@ class Environment:
         self._env.close()
 
 
-def rehearse(folder: Path, tables: Sequence[bytes], later: Sequence[bytes] = ()) -> None:
+def rehearse(folder: Path, tables: Sequence[bytes]) -> None:
     """A write transaction that takes pages and is then given up, so that nothing of the store changes: whether the list
     of free pages can be used. Raises OSError or ValueError; a damaged store may as well kill the process."""
     size = (folder / "data.mdb").stat().st_size
@@ -206,19 +197,14 @@ def rehearse(folder: Path, tables: Sequence[bytes], later: Sequence[bytes] = ())
         try:
             with env.begin(write=True) as txn:
                 for name in tables:
-                    try:
-                        table, size = env.open_db(name, txn, create=False), 0
-                    except lmdb.NotFoundError:
-                        if name in later:
-                            continue
-                        raise
+                    table, size = env.open_db(name, txn, create=False), 0
                     cursor = txn.cursor(table)
                     for step in (cursor.last, cursor.first):
-                        found = step()
-                        while found and size < REHEARSED_BYTES:
+                        there = step()
+                        while there and size < REHEARSED_BYTES:
                             size += len(cursor.value())
                             txn.put(cursor.key(), cursor.value(), db=table)
-                            found = cursor.next()
+                            there = cursor.next()
                     for number in range(64):
                         txn.put(b"\xffrehearsal%d" % number, bytes(8000), db=table)
                     if cursor.first():
@@ -229,7 +215,7 @@ def rehearse(folder: Path, tables: Sequence[bytes], later: Sequence[bytes] = ())
 
 
 def _opened(
-    folder: Path, names: Sequence[bytes], map_bytes: int, readonly: bool, later: Sequence[bytes]
+    folder: Path, names: Sequence[bytes], map_bytes: int, readonly: bool
 ) -> tuple[lmdb.Environment, dict[bytes, Any]]:
     """LMDB's environment and its tables, made when they are not there."""
     env = lmdb.open(
@@ -238,14 +224,7 @@ def _opened(
     )  # fmt: skip
     try:
         env.reader_check()
-        tables = {}
-        for name in names:
-            try:
-                tables[name] = env.open_db(name, create=not readonly)
-            except lmdb.NotFoundError:
-                if name not in later:
-                    raise
-        return env, tables
+        return env, {name: env.open_db(name, create=not readonly) for name in names}
     except BaseException:
         env.close()
         raise
@@ -263,7 +242,7 @@ def _translated(folder: Path) -> Iterator[None]:
     except _DAMAGE as error:
         raise Damaged(f"{folder}: the store is damaged or not one: {error}; move it away to start over") from error
     except lmdb.Error as error:
-        number = next((one for one in OUTSIDE if str(error).endswith(os.strerror(one))), errno.EIO)
+        number = next((code for code in OUTSIDE if str(error).endswith(os.strerror(code))), errno.EIO)
         with suppress(OSError):
             room = os.statvfs(folder)
             if number == errno.EIO and room.f_bavail * room.f_frsize < LEAST_ROOM:

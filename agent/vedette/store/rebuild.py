@@ -1,7 +1,7 @@
 """The agent's store at start: checked, and where it is damaged set aside and made again from the raw log.
 
-So is one that is older than what is known of it, by the counters last reported (``reported.py``) or by a checkpoint:
-an old copy would give numbers again that alerts have had.
+So is one that is older than what is known of it, by the counters last reported (``pipeline/lives.py``) or by a
+checkpoint: an old copy would give numbers again that alerts have had.
 
 What a rebuilt store holds comes from the checkpoint of the newest raw log segment that has a good one
 (``rawlog/checkpoint.py``), and where there is none, evaluation begins at the oldest frame that is kept:
@@ -57,25 +57,25 @@ def open_store(
     """
     owner = own(folder)
     gone = not (folder / "data.mdb").exists() and raw.is_dir() and bool(segments(raw))
-    found = Finding("it is gone, and the raw log is there", 0) if gone else examine(folder)
-    if found.unchecked:
+    finding = Finding("it is gone, and the raw log is there", 0) if gone else examine(folder)
+    if finding.unchecked:
         log.error(
             Log.STORE_UNCHECKED,
             folder=str(folder),
-            reason=found.unchecked,
+            reason=finding.unchecked,
             action="the store is used unchecked but for its checksums: remove the cause, free memory or repair the"
             " installation, and restart the agent",
         )
-    if not found.reason:
+    if not finding.reason:
         try:
             with ExitStack() as undo:
                 store = undo.enter_context(Store.open(folder, map_bytes=map_bytes, owner=owner))
                 if not (older := _older(store, newest_checkpoint(raw), reported)):
                     undo.pop_all()
                     return store
-                found = found._replace(reason=older, next_seq=store.account().next_seq)
+                finding = finding._replace(reason=older, next_seq=store.account().next_seq)
         except ValueError as error:
-            found = found._replace(reason=str(error))
+            finding = finding._replace(reason=str(error))
         owner = own(folder)
     aside = None
     if gone:
@@ -86,11 +86,11 @@ def open_store(
     log.error(
         Log.STORE_DAMAGED,
         folder=str(folder),
-        reason=found.reason,
+        reason=finding.reason,
         set_aside=aside,
         action="the store is rebuilt from the raw log",
     )
-    return _rebuild(folder, raw, found, aside, map_bytes, clock(), reported)
+    return _rebuild(folder, raw, finding, aside, map_bytes, clock(), reported)
 
 
 def _older(store: Store, noted: Checkpoint, reported: Mapping[str, Any] | None) -> str:
@@ -116,25 +116,25 @@ def _set_aside(folder: Path, now: int) -> Path:
 
 
 def _rebuild(
-    folder: Path, raw: Path, found: Finding, aside: str | None, map_bytes: int, now: int,
+    folder: Path, raw: Path, finding: Finding, aside: str | None, map_bytes: int, now: int,
     reported: Mapping[str, Any] | None,
 ) -> Store:  # fmt: skip
     """Under another name, so that a kill leaves all of it or nothing."""
-    noted, made = newest_checkpoint(raw), folder.with_name(folder.name + NEW)
-    shutil.rmtree(made, ignore_errors=True)
+    noted, new = newest_checkpoint(raw), folder.with_name(folder.name + NEW)
+    shutil.rmtree(new, ignore_errors=True)
     begin = None if noted.cursor is None else noted.cursor.offset
-    known = {} if reported is None else reported["totals"]
+    shown = {} if reported is None else reported["totals"]
     counted = 0 if noted.counters is None else int(noted.counters["totals"].get("alerts_made", 0))
-    made_alerts = max(noted.made, counted, known.get("alerts_made", 0))
+    made_alerts = max(noted.made, counted, shown.get("alerts_made", 0))
     receipted = counted if noted.receipted is None else noted.receipted
-    repeats = max(0, min(made_alerts, known.get("alerts_receipted", 0)) - receipted)
-    next_seq, receipted = max(noted.next_seq, found.next_seq), receipted + repeats
+    repeats = max(0, min(made_alerts, shown.get("alerts_receipted", 0)) - receipted)
+    next_seq, receipted = max(noted.next_seq, finding.next_seq), receipted + repeats
     noted = noted._replace(next_seq=next_seq, made=made_alerts, receipted=receipted)
     parts = segments(raw) if raw.is_dir() else []
-    how = {"at": now, "reason": found.reason, "set_aside": aside, "judged_from": begin}
-    with Store.open(made, map_bytes=map_bytes) as store:
+    how = {"at": now, "reason": finding.reason, "set_aside": aside, "judged_from": begin}
+    with Store.open(new, map_bytes=map_bytes) as store:
         store.restart(noted, repeats, how, (parts[-1].log_id, parts[-1].base + APART // 2) if parts else None)
-    made.rename(folder)
+    new.rename(folder)
     sync_path(folder.parent)
     log.warning(
         Log.STORE_REBUILT,

@@ -8,7 +8,7 @@ table      key                           content
 ``meta``   name                          msgpack: ``cursor``, ``counters``, ``outbox`` (its account),
                                          ``sinks`` (``sinks.py``), and ``value:NAME`` for what ``put`` keeps
 ``files``  BLAKE2b-128 of path and inode msgpack: [path bytes, inode, fingerprint, position, commit number]
-``outbox`` seq, 8 bytes big-endian       an alert, encoded by ``outbox.envelope``
+``outbox`` seq, 8 bytes big-endian       an alert, encoded by ``delivery.envelope``
 ``ring``   seq, 8 bytes big-endian       an alert that the region has receipted
 ``state``  number, 8 bytes big-endian    the state, in the order to be read (``state/state.py``)
 ``sets``   BLAKE2b-128 of name, number   the state of each rule set in strict isolation
@@ -21,8 +21,10 @@ table      key                           content
 * ``made`` and ``receipted`` are counted in the transaction that changes the outbox, so
   ``made = receipted + entries + lost`` holds in each; ``account.py`` sees to it.
 * Bounds: the ring keeps ``RING_ALERTS`` and ``RING_BYTES`` (the newest), and beyond these what a sink has not got yet,
-  up to ``sink_bytes``; ``files`` keeps the ``MAX_FILES`` positions that
-  changed last, the environment ``map_bytes``: beyond that a commit raises OSError and changes nothing.
+  up to ``sink_bytes``; ``files`` keeps MAX_FILES positions of files, and as many others (of Kafka's partitions,
+  journals), and a tenth more while it is looked up (``absent.py``) which files are gone from their path: these go
+  first, then those that changed longest ago; the environment keeps
+  ``map_bytes``: beyond that a commit raises OSError and changes nothing.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ import msgpack
 
 from vedette.model.event import Cursor, FilePosition
 from vedette.rawlog.checkpoint import Checkpoint
+from vedette.store.absent import Absent
 from vedette.store.deltas import Deltas
 from vedette.store.environment import Environment, Transaction
 from vedette.store.sinks import Place, Places
@@ -59,8 +62,6 @@ _BEFORE, _REBUILT, _UNCERTAIN = "before", "rebuilt", "uncertain"
 """Values of a rebuilt store."""
 _META, _FILES, _OUTBOX, _RING, _STATE, _SETS = b"meta", b"files", b"outbox", b"ring", b"state", b"sets"
 TABLES = (_META, _FILES, _OUTBOX, _RING, _STATE, _SETS)
-LATER = (_SETS,)
-"""Tables that a store of an earlier version lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class StoredAlert(NamedTuple):
 def own(folder: Path) -> int:
     """The lock of the one writer of the store in ``folder``. Raises BlockingIOError when another process has it."""
     make_folders(folder, 0o700)
-    return locked(folder / "owner", "another agent runs with this data_dir: stop it, or give this one its own")
+    return locked(folder, "another agent runs with this data_dir: stop it, or give this one its own")
 
 
 class Store:
@@ -130,6 +131,10 @@ class Store:
         self._of_sets: dict[str, Deltas] = {}
         self.outbox_bytes = 0
         """Of the alerts without a receipt, as of the last commit; 0 while readonly."""
+        self._trimmed = 0
+        """Positions that the last trimming has left."""
+        self._absent: Absent | None = None
+        """Of the next trimming."""
         self.sink_bytes = RING_BYTES
         """Bytes of receipted alerts that are kept at most while a sink has not got them."""
         self.places = Places()
@@ -150,7 +155,7 @@ class Store:
                 if not (folder / "data.mdb").exists():
                     cls._create(folder, map_bytes)
                 shutil.rmtree(folder / "new", ignore_errors=True)
-            env = Environment(folder, TABLES, map_bytes, readonly=readonly, later=LATER)
+            env = Environment(folder, TABLES, map_bytes, readonly=readonly)
             undo.callback(env.close)
             store = cls(env, folder, owner)
             if not readonly:
@@ -178,21 +183,21 @@ class Store:
         """Looks at every value, and at every page by a copy into nothing. Raises ValueError, or what LMDB raises; a
         damaged store may as well kill the process, or keep it for ever."""
         with self._env.read() as txn:
-            for name in filter(txn.has, TABLES):
-                entries, found = txn.count(name), 0
+            for name in TABLES:
+                entries, count = txn.count(name), 0
                 for key, value in txn.values(name):
                     txn.content(name, key, value)
-                    found += 1
-                if found != entries:
-                    raise ValueError(f"{self._folder}: {name.decode()} has {found} entries, not {entries}")
+                    count += 1
+                if count != entries:
+                    raise ValueError(f"{self._folder}: {name.decode()} has {count} entries, not {entries}")
         self.account()
         self._env.copy_to_nowhere()
 
     @property
     def rebuilt(self) -> dict[str, Any] | None:
         """When, why and from where this store was made again (``rebuild.py``); None: it never was."""
-        found: dict[str, Any] | None = self.get(_REBUILT)
-        return found
+        how: dict[str, Any] | None = self.get(_REBUILT)
+        return how
 
     @property
     def rebuilt_before(self) -> tuple[str, int]:
@@ -269,9 +274,9 @@ class Store:
         All of it is on disk when this returns, and none of it when it raises. Seqs must ascend from ``next_seq`` on
         (ValueError).
         """
-        for one in sets:
-            if one.begins:
-                self.of_set(one.name).begins()
+        for ruleset in sets:
+            if ruleset.begins:
+                self.of_set(ruleset.name).begins()
         with self._env.write() as txn:
             account = self._account(txn)
             next_seq, size, waiting = account.next_seq, 0, account.bytes
@@ -286,10 +291,12 @@ class Store:
                 self._put_position(txn, position, account.commits)
             self._trim_files(txn)
             self._state.write(txn, state, whole=whole)
-            for one in sets:
-                self.of_set(one.name).write(txn, one.state, whole=one.whole)
-                if one.quarantined is not None:
-                    txn.put(_META, b"value:" + quarantined_of(one.name).encode(), msgpack.packb(one.quarantined))
+            for ruleset in sets:
+                self.of_set(ruleset.name).write(txn, ruleset.state, whole=ruleset.whole)
+                if ruleset.quarantined is not None:
+                    txn.put(
+                        _META, b"value:" + quarantined_of(ruleset.name).encode(), msgpack.packb(ruleset.quarantined)
+                    )
             self._put_account(
                 txn,
                 replace(
@@ -304,8 +311,8 @@ class Store:
             )
         self.outbox_bytes = waiting + size
         self._state.written(state, whole=whole)
-        for one in sets:
-            self.of_set(one.name).written(one.state, whole=one.whole)
+        for ruleset in sets:
+            self.of_set(ruleset.name).written(ruleset.state, whole=ruleset.whole)
 
     @property
     def state(self) -> Deltas:
@@ -369,10 +376,10 @@ class Store:
         """The places of these sinks, and of no others from here on: one that is new begins behind the newest alert."""
         with self._env.write() as txn:
             newest = self._account(txn).next_seq - 1
-            found = {name: self.places.get(name) or Place(newest) for name in names}
-            self._put_places(txn, found)
-        self.places = Places(found)
-        return found
+            places = {name: self.places.get(name) or Place(newest) for name in names}
+            self._put_places(txn, places)
+        self.places = Places(places)
+        return places
 
     def keep_sinks(self) -> None:
         """The places as they are now are on disk when this returns; what no sink needs any more leaves the ring."""
@@ -391,20 +398,20 @@ class Store:
     def tail(self, n: int) -> list[StoredAlert]:
         """The newest ``n`` alerts of outbox and ring, ascending by seq; damaged ones are left out."""
         with self._env.read() as txn:
-            found = [alert for table in (_OUTBOX, _RING) for alert in _stored(txn, table, txn.newest(table, n))]
-        return sorted(found)[-n:] if n else []
+            alerts = [alert for table in (_OUTBOX, _RING) for alert in _stored(txn, table, txn.newest(table, n))]
+        return sorted(alerts)[-n:] if n else []
 
     def kept(self, after_seq: int, limit: int) -> tuple[list[tuple[int, bytes]], list[int]]:
         """The first ``limit`` alerts of outbox and ring above ``after_seq``, ascending; then the seqs of damaged ones
         there, of which none is above the last whole one unless there are no more."""
-        found: list[tuple[int, bytes, bytes]] = []
+        above: list[tuple[int, bytes, bytes]] = []
         with self._env.read() as txn:
             for table in (_OUTBOX, _RING):
                 entries = islice(txn.values(table, _seq_key(after_seq + 1)), limit)
-                found += [(_seq(key), table, value) for key, value in entries]
+                above += [(_seq(key), table, value) for key, value in entries]
             whole: list[tuple[int, bytes]] = []
             damaged: list[int] = []
-            for seq, table, value in sorted(found)[:limit]:
+            for seq, table, value in sorted(above)[:limit]:
                 try:
                     whole.append((seq, txn.content(table, _seq_key(seq), value)))
                 except ValueError:
@@ -413,11 +420,11 @@ class Store:
 
     def since(self, after_seq: int, limit: int = 1000) -> list[StoredAlert]:
         """The first ``limit`` alerts of outbox and ring above ``after_seq``, ascending; damaged ones are left out."""
-        found: list[StoredAlert] = []
+        alerts: list[StoredAlert] = []
         with self._env.read() as txn:
             for table in (_OUTBOX, _RING):
-                found += _stored(txn, table, islice(txn.values(table, _seq_key(after_seq + 1)), limit))
-        return sorted(found)[:limit]
+                alerts += _stored(txn, table, islice(txn.values(table, _seq_key(after_seq + 1)), limit))
+        return sorted(alerts)[:limit]
 
     def get(self, name: str) -> Any:
         """The value ``put`` under ``name``, or None."""
@@ -469,10 +476,29 @@ class Store:
         txn.put(_FILES, _file_key(path, position.inode), msgpack.packb(record))
 
     def _trim_files(self, txn: Transaction) -> None:
-        excess = txn.count(_FILES) - MAX_FILES
-        if excess > 0:
-            for _, key, _ in sorted(self._positions(txn))[: excess + MAX_FILES // 10]:
-                txn.delete(_FILES, key)
+        beyond = txn.count(_FILES) - max(MAX_FILES, self._trimmed + MAX_FILES // 10)  # not all of them at each commit
+        if beyond <= 0:
+            return
+        if self._absent is None:
+            try:
+                self._absent = Absent(position for _, _, position in self._positions(txn) if position.of_file)
+            except RuntimeError:  # the host has no thread to spare: at the next commit
+                return
+        absent = self._absent
+        if not absent.over and beyond <= MAX_FILES // 10:
+            return
+        positions = sorted(self._positions(txn))
+        for of_file in (True, False):
+            part = [entry for entry in positions if entry[2].of_file is of_file]
+            excess = len(part) - MAX_FILES
+            if excess > 0:
+                if of_file:
+                    part.sort(key=lambda entry: entry[2] not in absent)
+                for _, key, _ in part[: excess + MAX_FILES // 10]:
+                    txn.delete(_FILES, key)
+        self._trimmed = txn.count(_FILES)
+        if absent.over:
+            self._absent = None
 
     def _trim_ring(self, txn: Transaction, account: Account, most: int) -> tuple[Account, list[int]]:
         """Takes out the oldest beyond the bounds, at most so many; the account then, and the seqs that some sink has

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from vedette.plan.numbers import BITS
 from vedette.plan.query import Call, Column, Expression, Literal, Row, Type
-from vedette.plan.widths import BITS
 from vedette.stream.functions import cast, compare
 from vedette.stream.functions.library import LIBRARY
-from vedette.stream.functions.numbers import WRAP
 from vedette.stream.functions.table import Function
-from vedette.stream.functions.types import APPROXIMATE, DOUBLE, STAMP, TEXT, WHOLE
+from vedette.stream.values.numbers import WRAP
+from vedette.stream.values.types import APPROXIMATE, DOUBLE, STAMP, TEXT, WHOLE
 
 FAILURES = (ArithmeticError, ValueError, RecursionError)
 """What a function raises that has no value for its arguments, or of a text that nests too deep or is too long a
@@ -33,9 +33,9 @@ MAX_INDENT = 60
 
 
 def calc(exprs: Sequence[Expression], when: Expression | None = None, library: Library = LIBRARY) -> Calculate:
-    """Of rows those for which ``when`` is true, as rows of their origin and ``exprs``; and how many rows failed."""
+    """Compile a Calc: of rows those for which ``when`` is true, as their origin and ``exprs``; and how many failed."""
     code = _Code(library)
-    same = all(isinstance(one, Column) and one.index == place for place, one in enumerate(exprs, 1))
+    same = all(isinstance(expr, Column) and expr.index == place for place, expr in enumerate(exprs, 1))
     with code.block("def compiled(rows):"):
         code.add("out = []")
         code.add("keep = out.append")
@@ -44,20 +44,20 @@ def calc(exprs: Sequence[Expression], when: Expression | None = None, library: L
             with code.block("try:"):
                 if when is not None:
                     code.require(when, "continue")
-                values = [code.value(one) for one in exprs] if not same else []
+                values = [code.value(expr) for expr in exprs] if not same else []
                 code.add(f"keep(({', '.join(['r[0]', *values])},))" if not same else f"keep(r[:{len(exprs) + 1}])")
             with code.block("except FAILURES:"):
                 code.add("failed += 1")
         code.add("return out, failed")
-    return code.made()
+    return code.function()
 
 
-def one(expression: Expression, library: Library = LIBRARY) -> Callable[[Row], Any]:
+def evaluator(expression: Expression, library: Library = LIBRARY) -> Callable[[Row], Any]:
     """The expression's value for a row; it raises one of ``FAILURES`` where there is none."""
     code = _Code(library)
     with code.block("def compiled(r):"):
         code.add(f"return {code.value(expression)}")
-    return code.made()
+    return code.function()
 
 
 def several(expressions: Sequence[Expression], library: Library = LIBRARY) -> Callable[[Row], tuple[Any, ...]]:
@@ -66,7 +66,7 @@ def several(expressions: Sequence[Expression], library: Library = LIBRARY) -> Ca
     with code.block("def compiled(r):"):
         values = [code.value(each) for each in expressions]
         code.add(f"return ({''.join(f'{value}, ' for value in values)})")
-    return code.made()
+    return code.function()
 
 
 def condition(expression: Expression, library: Library = LIBRARY) -> Callable[[Row], bool]:
@@ -75,7 +75,7 @@ def condition(expression: Expression, library: Library = LIBRARY) -> Callable[[R
     with code.block("def compiled(r):"):
         code.require(expression, "return False")
         code.add("return True")
-    return code.made()
+    return code.function()
 
 
 Calculate = Callable[[Sequence[Row]], tuple[list[Row], int]]
@@ -96,7 +96,7 @@ class _Code:
         self._numbers: dict[Any, int] = {}
         self._seen: dict[int, tuple[int, Expression]] = {}
         """By ``id``: an expression's number, and the expression, so that no other gets its id."""
-        self._known: dict[int, str] = {}
+        self._holders: dict[int, str] = {}
         """By the number of an expression the name that holds its value, here."""
         self._solid: set[str] = set()
         """Names that are not None, here."""
@@ -110,7 +110,7 @@ class _Code:
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """Lines below ``head``; what they compute is not known behind them."""
-        known, solid = dict(self._known), set(self._solid)
+        holders, solid = dict(self._holders), set(self._solid)
         self.add(head)
         self._indent += 1
         before = len(self._lines)
@@ -118,9 +118,9 @@ class _Code:
         if len(self._lines) == before:
             self.add("pass")
         self._indent -= 1
-        self._known, self._solid = known, solid
+        self._holders, self._solid = holders, solid
 
-    def made(self) -> Callable[..., Any]:
+    def function(self) -> Callable[..., Any]:
         space = dict(self._bound)
         exec(compile("\n".join(self._lines), "<SQL>", "exec"), space)  # noqa: S102  # names and signs of ours only
         compiled: Callable[..., Any] = space["compiled"]
@@ -162,28 +162,28 @@ class _Code:
         else:
             args = tuple(map(self.number, expression.args))
             key = (expression.name, args, expression.type, expression.options)
-        found = self._numbers.setdefault(key, len(self._numbers))
-        self._seen[id(expression)] = found, expression
-        return found
+        number = self._numbers.setdefault(key, len(self._numbers))
+        self._seen[id(expression)] = number, expression
+        return number
 
     def value(self, expression: Expression) -> str:
         """The name that holds its value."""
         if isinstance(expression, Literal):
             number = self.number(expression)
-            if number not in self._known:
-                self._known[number] = self._constant(expression.value)
-            return self._known[number]
+            if number not in self._holders:
+                self._holders[number] = self._constant(expression.value)
+            return self._holders[number]
         number = self.number(expression)
         below: Expression = expression
         chain = []  # a || b || c …: from within, so that a long one is no deep recursion
-        while isinstance(below, Column | Call) and self.number(below) not in self._known:
+        while isinstance(below, Column | Call) and self.number(below) not in self._holders:
             chain.append(below)
             if isinstance(below, Column) or below.name in _LAZY or not below.args or self._folded(below) is not None:
                 break
             below = below.args[0]
         for each in reversed(chain):
-            self._known[self.number(each)] = self._compute(each)
-        return self._known[number]
+            self._holders[self.number(each)] = self._compute(each)
+        return self._holders[number]
 
     def _compute(self, expression: Column | Call) -> str:
         if isinstance(expression, Column):
@@ -202,16 +202,16 @@ class _Code:
         if not all(isinstance(arg, Literal) for arg in call.args) or not self._library[call.name].folds:
             return None
         try:
-            given = [arg.value for arg in call.args if isinstance(arg, Literal)]
+            values = [arg.value for arg in call.args if isinstance(arg, Literal)]
             function = self._library[call.name]
-            if not function.nulls and None in given:
+            if not function.nulls and None in values:
                 return "None"
-            return self._constant(self._implementation(call)(*given))
+            return self._constant(self._implementation(call)(*values))
         except FAILURES:
             return None
 
     def _implementation(self, call: Call) -> Callable[..., Any]:
-        """What computes it of its arguments' values."""
+        """Return what computes it of its arguments' values."""
         function = self._library[call.name]
         if function.bind is not None:
             return function.bind(call.args, call.options, call.type)
@@ -302,13 +302,14 @@ class _Code:
                 pass  # fails on each row
         key = ("as", self.number(arg), to)
         number = self._numbers.setdefault(key, len(self._numbers))
-        if number not in self._known:
-            given, name = self.value(arg), self._name()
-            test = self._is_none([given])
-            text = f"{self._constant(change)}({given})"
+        if number not in self._holders:
+            operand = self.value(arg)
+            name = self._name()
+            test = self._is_none([operand])
+            text = f"{self._constant(change)}({operand})"
             self.add(f"{name} = None if {test} else {text}" if test else f"{name} = {text}")
-            self._known[number] = name
-        return self._known[number]
+            self._holders[number] = name
+        return self._holders[number]
 
     def _arithmetic(self, call: Call) -> tuple[list[str], str] | None:
         a, b = (arg.type.name for arg in call.args)
@@ -326,9 +327,9 @@ class _Code:
         types = {arg.type for arg in rest}
         if not all(isinstance(arg, Literal) and arg.value is not None for arg in rest):
             return None
-        plain = first.type.name in TEXT and all(one.name in TEXT for one in types)
-        plain = plain or (first.type.name in WHOLE and all(one.name in WHOLE for one in types))
-        plain = plain or (first.type.name in STAMP and all(one.name == first.type.name for one in types))
+        plain = first.type.name in TEXT and all(kind.name in TEXT for kind in types)
+        plain = plain or (first.type.name in WHOLE and all(kind.name in WHOLE for kind in types))
+        plain = plain or (first.type.name in STAMP and all(kind.name == first.type.name for kind in types))
         if not plain:
             return None
         return self.value(first), self._constant(frozenset(arg.value for arg in rest if isinstance(arg, Literal)))
@@ -353,8 +354,8 @@ class _Code:
         decided = "False" if every else "True"
         for arg in args[1:]:
             with self.block(f"if {name} is not {decided}:"):
-                given = self.value(arg)  # decides, or says the same, or one of the two is NULL
-                self.add(f"{name} = {given} if {given} is {decided} or {name} is not None else None")
+                operand = self.value(arg)  # decides, or says the same, or one of the two is NULL
+                self.add(f"{name} = {operand} if {operand} is {decided} or {name} is not None else None")
 
     def _first(self, name: str, args: Sequence[Expression], to: Type) -> None:
         self.add(f"{name} = {self._as(args[0], to)}")
@@ -378,7 +379,7 @@ class _Code:
     def _deep(self, call: Call) -> str:
         """A function of its own, so that indentation ends."""
         name = self._name()
-        self.add(f"{name} = {self._constant(one(call, self._library))}(r)")
+        self.add(f"{name} = {self._constant(evaluator(call, self._library))}(r)")
         return name
 
     # --- conditions

@@ -1,4 +1,4 @@
-"""What an operator keeps by key: accounted, bounded, and written as what has changed.
+"""State that an operator keeps by key: accounted, bounded, and written as what has changed.
 
 A ``Table`` is a dict (``values``) whose owner names each key that it has changed or removed (``changed``); ``settle``,
 which the network calls between runs of rows, then accounts for these. The ``Budget`` is shared by all tables of a
@@ -71,18 +71,20 @@ class Budget:
         for table in self.tables:
             if table.changed:
                 table.settle()
-        over, found, self.torn = self.used - self.limit, self.torn, set[Table[Any]]()
+        over = self.used - self.limit
+        torn = self.torn
+        self.torn = set[Table[Any]]()
         while over > 0:
             table = max(self.tables, key=lambda table: table.bytes)
             size = table.evict()
             table.forgotten += size
             over -= size
-            found.add(table)
-        return found
+            torn.add(table)
+        return torn
 
 
 class Table(Generic[Value]):
-    """See the module's text. ``size`` gives the bytes of a value, about; ``dump`` what msgpack can carry of it."""
+    """Values by key. ``size`` gives the bytes of a value, about; ``dump`` what msgpack can carry of it."""
 
     def __init__(
         self, budget: Budget, size: Callable[[Value], int], dump: Callable[[Value], Any] = lambda value: value,
@@ -156,14 +158,14 @@ class Table(Generic[Value]):
     # --- state
 
     def delta(self) -> list[Any] | None:
-        """What changed since the last call; None for nothing."""
+        """Return what changed since the last call; None for nothing."""
         self.settle()
         if not self._dirty:
             return None
         values = self.values
-        made = [part for key in self._dirty for part in (key, self._dump(values[key]) if key in values else None)]
+        parts = [part for key in self._dirty for part in (key, self._dump(values[key]) if key in values else None)]
         self._dirty.clear()
-        return made
+        return parts
 
     def restore(self, data: Iterable[Any]) -> None:
         """Take over one ``delta``. Raises ValueError or TypeError for anything else."""

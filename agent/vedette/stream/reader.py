@@ -11,7 +11,7 @@
 | ``BYTES`` | a text in Base64 |
 | ``ARRAY`` | a list; ``MAP`` and ``ROW``: an object |
 
-A text is a number when it is written as predicates of rules read it (``plan/operators.py``): ``-5``, ``0.5``, ``1e9``.
+A text is a number when it is written as predicates of rules read it (``plan/numbers.py``): ``-5``, ``0.5``, ``1e9``.
 What does not fit its type is NULL and counted (``unfit``); so are a number beyond the type's range, and a list or an
 object in any other column. A time attribute more than five minutes after the event's receipt is set to the receipt, as
 everywhere in the agent.
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import base64
 import math
-import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -33,9 +32,9 @@ from vedette.decode.decoder import Record
 from vedette.decode.values import ABSENT
 from vedette.model.times import clamp, iso_time, time_of
 from vedette.plan.ir import text
-from vedette.plan.operators import as_number
+from vedette.plan.numbers import BITS, as_number
 from vedette.plan.query import MILLISECOND, Field, Named, Row, Scan, Type
-from vedette.plan.widths import BITS
+from vedette.stream.values.numbers import single
 
 _NOWHERE: Mapping[str, int] = {}
 _DAY = date(1970, 1, 1).toordinal()
@@ -50,7 +49,7 @@ Convert = Callable[[Any], Any]
 
 
 def converter(of: Type) -> Convert:
-    """What makes a decoded value, neither absent nor null, a value of the type ``of``; raises ``Unfit``."""
+    """Return what makes a decoded value, neither absent nor null, a value of the type ``of``; raises ``Unfit``."""
     name = of.name
     if name in ("STRING", "CHAR", "VARCHAR"):
         return _text
@@ -58,13 +57,13 @@ def converter(of: Type) -> Convert:
         return _integer(1 << bits - 1)
     if name == "ARRAY":
         element = converter(of.args[0])
-        return lambda value: tuple([_nested(element, one) for one in _is(list, value)])
+        return lambda value: tuple([_nested(element, item) for item in _is(list, value)])
     if name == "MAP":
         key, inner = converter(of.args[0]), converter(of.args[1])
-        return lambda value: {key(one): _nested(inner, two) for one, two in _is(dict, value).items()}
+        return lambda value: {key(entry_key): _nested(inner, two) for entry_key, two in _is(dict, value).items()}
     if name == "ROW":
-        parts = [(one, converter(kind)) for one, kind in of.args]
-        return lambda value: tuple([_nested(part, _is(dict, value).get(one)) for one, part in parts])
+        parts = [(field, converter(kind)) for field, kind in of.args]
+        return lambda value: tuple([_nested(part, _is(dict, value).get(field)) for field, part in parts])
     if name == "DECIMAL":
         return _decimal(of.precision, of.scale)
     if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
@@ -87,10 +86,10 @@ def _is(kind: type, value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    found = value if type(value) is str else text(value)
-    if found is None:
+    shown = value if type(value) is str else text(value)
+    if shown is None:
         raise Unfit
-    return found
+    return shown
 
 
 def _integer(limit: int) -> Convert:
@@ -109,21 +108,13 @@ def _integer(limit: int) -> Convert:
 def _number(value: Any) -> float:
     if type(value) is float:
         return value
-    found = as_number(value) if type(value) is str else value
-    if type(found) is float and math.isfinite(found):
-        return found
-    if type(found) is int:
+    number = as_number(value) if type(value) is str else value
+    if type(number) is float and math.isfinite(number):
+        return number
+    if type(number) is int:
         with suppress(OverflowError):
-            return float(found)
+            return float(number)
     raise Unfit
-
-
-def single(value: float) -> float:
-    """``value`` rounded to 32 bits; beyond their range infinite."""
-    try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
-    except OverflowError:
-        return math.copysign(math.inf, value)
 
 
 def _decimal(precision: int, scale: int) -> Convert:
@@ -135,12 +126,12 @@ def _decimal(precision: int, scale: int) -> Convert:
         if type(value) is str and as_number(value) is None:
             raise Unfit
         try:
-            found = Decimal(str(value)).quantize(unit, context=_CONTEXT)
+            rounded = Decimal(str(value)).quantize(unit, context=_CONTEXT)
         except InvalidOperation:
             raise Unfit from None
-        if found.adjusted() >= precision - scale and found:
+        if rounded.adjusted() >= precision - scale and rounded:
             raise Unfit
-        return found
+        return rounded
 
     return convert
 
@@ -152,10 +143,10 @@ def _boolean(value: Any) -> bool:
 
 
 def _time(value: Any) -> int:
-    found = time_of(value) if type(value) is not str else iso_time(value)
-    if found is None:
+    micros = time_of(value) if type(value) is not str else iso_time(value)
+    if micros is None:
         raise Unfit
-    return found
+    return micros
 
 
 def _date(value: Any) -> int:
@@ -166,10 +157,10 @@ def _date(value: Any) -> int:
 
 
 def _clock(value: Any) -> int:
-    found = iso_time(f"1970-01-01T{_is(str, value)}")
-    if found is None:
+    micros = iso_time(f"1970-01-01T{_is(str, value)}")
+    if micros is None:
         raise Unfit
-    return found // MILLISECOND
+    return micros // MILLISECOND
 
 
 def _bytes(value: Any) -> bytes:
@@ -192,9 +183,9 @@ _SIMPLE: dict[str, Convert] = {
 
 
 class Event:
-    """What a row is made of: a decoded event, and what the agent knows of it. Values are read once for all scans."""
+    """The source of a row: a decoded event, and what the agent knows of it. Values are read once for all scans."""
 
-    __slots__ = ("host", "input", "known", "offset", "places", "record", "time", "values")
+    __slots__ = ("converted", "host", "input", "offset", "places", "record", "time", "values")
 
     def __init__(
         self, record: Record, offset: int, *, input: str, host: Callable[[], str | None],
@@ -205,7 +196,7 @@ class Event:
         event is decoded, an Ellipsis for one that is not, at their ``places``."""
         self.record, self.offset, self.input, self.host, self.time = record, offset, input, host, time
         self.values, self.places = values, places
-        self.known: dict[int, Any] = {}
+        self.converted: dict[int, Any] = {}
 
 
 class _Column(NamedTuple):
@@ -227,7 +218,7 @@ def _column(source: Field, of: Type, number: int | None) -> _Column:
     if source.metadata:
         if source.path not in _METADATA:
             raise ValueError(f"events have no metadata called {source.path!r}")
-        return _Column("", 0, number, False, _given, _METADATA[source.path])
+        return _Column("", 0, number, False, _as_read, _METADATA[source.path])
     convert = converter(of)
     return _Column(source.path, 0, number, convert is _text, convert, None)
 
@@ -240,11 +231,11 @@ class Reader:
         """Values that were NULL because they did not fit their column."""
         self._places: Mapping[str, int] = _NOWHERE
         every = {scan.fingerprint: scan for scan in scans}
-        asked = Counter((source, one.type) for scan in every.values() for source, one in _columns(scan))
+        asked = Counter((source, column.type) for scan in every.values() for source, column in _columns(scan))
         numbers = {column: number for number, (column, times) in enumerate(asked.items()) if times > 1}
         self._by_scan = {
             fingerprint: tuple(
-                _column(source, one.type, numbers.get((source, one.type))) for source, one in _columns(scan)
+                _column(source, column.type, numbers.get((source, column.type))) for source, column in _columns(scan)
             )
             for fingerprint, scan in every.items()
         }
@@ -256,23 +247,23 @@ class Reader:
             self._arrange(event.places)
         row: list[Any] = [event.offset]
         for path, at, number, as_is, convert, read in self._by_scan[scan.fingerprint]:
-            if number is not None and number in event.known:
-                row.append(event.known[number])
+            if number is not None and number in event.converted:
+                row.append(event.converted[number])
                 continue
-            found = ... if values is None or not at else values[at]
-            if found is ...:
-                found = get(path) if read is None else read(event)
-            if found is None or found is ABSENT:
-                found = None
-            elif not as_is or type(found) is not str:
+            value = ... if values is None or not at else values[at]
+            if value is ...:
+                value = get(path) if read is None else read(event)
+            if value is None or value is ABSENT:
+                value = None
+            elif not as_is or type(value) is not str:
                 try:
-                    found = convert(found)
+                    value = convert(value)
                 except Unfit:
                     self.unfit += 1
-                    found = None
-            row.append(found)
+                    value = None
+            row.append(value)
             if number is not None:
-                event.known[number] = found
+                event.converted[number] = value
         if (at := scan.time) and (time := row[at]) is not None:
             received_at = event.record.received_at
             if time > received_at > 0:
@@ -283,14 +274,14 @@ class Reader:
     def _arrange(self, places: Mapping[str, int]) -> None:
         self._places = places
         for scan, columns in self._by_scan.items():
-            self._by_scan[scan] = tuple(one._replace(at=places.get(one.path, 0)) for one in columns)
+            self._by_scan[scan] = tuple(column._replace(at=places.get(column.path, 0)) for column in columns)
 
 
 def _columns(scan: Scan) -> Iterable[tuple[Field, Named]]:
     return zip(scan.sources, scan.columns, strict=True)
 
 
-def _given(value: Any) -> Any:
+def _as_read(value: Any) -> Any:
     return value
 
 

@@ -2,9 +2,9 @@
 
 A match of a rule that selects events for statements becomes a row for each of their scans (``read``), which ``feed``
 hands to the network of operators; ``take`` gives the rows of alerts that have come out since, as many as are asked for:
-the others wait, also over a restart (``waiting.py``). Where statements do no more with a rule's rows than filter them,
-``filter`` gives at once what comes of events (``filters``). Time passes by the rows' own watermarks; where none come,
-with the receipts of others (``advance``); at the end of an input by ``finish``.
+the others wait, also over a restart (``network/waiting.py``). Where statements do no more with a rule's rows than
+filter them, ``filter`` gives at once what comes of events (``filters``). Time passes by the rows' own watermarks; where
+none come, with the receipts of others (``advance``); at the end of an input by ``finish``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from vedette.plan.query import COUNT, WINDOW, Modules, Row, Scan, Statement, Type
-from vedette.stream.functions.dates import date_text, stamp_text, time_text
 from vedette.stream.keyed import Budget, pack, unpack
-from vedette.stream.lanes import Source
-from vedette.stream.network import Network
-from vedette.stream.operator import AtWork
+from vedette.stream.network.lanes import Source
+from vedette.stream.network.network import Network
+from vedette.stream.operators.base import AtWork
 from vedette.stream.reader import Event, Reader
 from vedette.stream.userfunctions import Functions
+from vedette.stream.values.dates import date_text, stamp_text, time_text
 
 _NOBODY: Source = ("", "")
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_800_000_000
@@ -49,11 +49,11 @@ class Selected(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Of the newest event behind it."""
+        """The offset of the newest event behind it."""
         return int(self.row[0])
 
     def head(self, name: str) -> str:
-        """What the row says of ``level``, ``title`` or ``tags``; empty when it says nothing."""
+        """Return what the row says of ``level``, ``title`` or ``tags``; empty when it says nothing."""
         value = self._named(name)
         return value if isinstance(value, str) else ""
 
@@ -67,12 +67,13 @@ class Selected(NamedTuple):
     def window(self) -> tuple[int, int] | None:
         """The first and the last microsecond of the window that the row is about, where both are times of the years
         1 to 9999."""
-        found, columns = [_LAST, _LAST], self.statement.root.columns
+        bounds = [_LAST, _LAST]
+        columns = self.statement.root.columns
         for end, name in enumerate(WINDOW):
             place = self.statement.places.get(name, 0)
             if place and columns[place - 1].type.name.startswith("TIMESTAMP") and self.row[place] is not None:
-                found[end] = self.row[place]
-        start, end = found
+                bounds[end] = self.row[place]
+        start, end = bounds
         return (start, end - 1) if _FIRST < start < end < _LAST else None
 
     @property
@@ -83,7 +84,8 @@ class Selected(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """What tells it from other rows that the same event completes; empty where there is one row an event."""
+        """The bytes that tell it from other rows that the same event completes; empty where there is one row an
+        event."""
         return b"" if self.statement.single else pack(self.row[1:])
 
     def _named(self, name: str) -> Any:
@@ -97,7 +99,7 @@ Texts = tuple[tuple[int, str, Render], ...]
 
 @cache
 def render(of: Type) -> Render:
-    """What makes an alert's text of a value of this type that is not NULL; times in RFC 3339."""
+    """Return what makes an alert's text of a value of this type that is not NULL; times in RFC 3339."""
     match of.name:
         case "BOOLEAN":
             return lambda value: "true" if value else "false"
@@ -112,13 +114,15 @@ def render(of: Type) -> Render:
         case "BYTES" | "BINARY" | "VARBINARY":
             return lambda value: str(value.hex())
         case "ARRAY":
-            return lambda value: ", ".join(_inner(of.args[0], one) for one in value)
+            return lambda value: ", ".join(_inner(of.args[0], item) for item in value)
         case "MAP":
             key, inner = of.args
-            return lambda value: ", ".join(f"{_inner(key, one)}={_inner(inner, two)}" for one, two in value.items())
+            return lambda value: ", ".join(
+                f"{_inner(key, entry_key)}={_inner(inner, two)}" for entry_key, two in value.items()
+            )
         case "ROW":
             return lambda value: ", ".join(
-                f"{name}={_inner(kind, one)}" for (name, kind), one in zip(of.args, value, strict=True)
+                f"{name}={_inner(kind, field)}" for (name, kind), field in zip(of.args, value, strict=True)
             )
         case _:
             return str
@@ -137,7 +141,7 @@ def _inner(of: Type, value: Any) -> str:
 
 
 class Statements:
-    """See the module's text. ``lookups``: the opened ones by name. ``max_bytes`` bounds the state of all together.
+    """Statements that run. ``lookups``: the opened ones by name. ``max_bytes`` bounds the state of all together.
     ``functions`` runs user functions, which ``modules`` are of; None: statements that call some do not run
     (``refused``). ``at_work`` is given the id of a statement before its operators run or one of its rows is taken, and
     an empty one afterwards.
@@ -149,8 +153,8 @@ class Statements:
         functions: Functions | None = None, modules: Iterable[Modules] = (), at_work: AtWork | None = None,
     ) -> None:  # fmt: skip
         every = tuple(statements)
-        self.statements = tuple(one for one in every if functions is not None or not one.modules)
-        self.refused = tuple(one for one in every if functions is None and one.modules)
+        self.statements = tuple(statement for statement in every if functions is not None or not statement.modules)
+        self.refused = tuple(statement for statement in every if functions is None and statement.modules)
         self._at_work = at_work
         self.network = _network(self.statements, max_bytes, at_work)
         if self.refused:
@@ -158,11 +162,11 @@ class Statements:
         if functions is not None:
             functions.know(modules)
         self._functions = functions
-        self._calling = any(one.modules for one in self.statements)
+        self._calling = any(statement.modules for statement in self.statements)
         self.network.call_by(functions)
         self.network.use(lookups or {})
         self.reader = Reader(scan for scans in self.network.scans.values() for scan in scans)
-        self._texts = {(one.id, one.digest): _texts(one) for one in self.statements}
+        self._texts = {(statement.id, statement.digest): _texts(statement) for statement in self.statements}
         self._scans = {
             rule: (tuple(enumerate(scans)), self.network.wants_source(rule))
             for rule, scans in self.network.scans.items()
@@ -215,41 +219,41 @@ class Statements:
         for which a decoder raised, which no statement has taken."""
         scans, read = self._scans[rule_id][0], self.reader.row
         rows: list[list[Row]] = [[] for _ in scans]
-        found, failed = list[Selected](), list[tuple[Event, Exception]]()
+        selected, failed = list[Selected](), list[tuple[Event, Exception]]()
         for event in events:
             try:
-                made = [(at, read(scan, event)) for at, scan in scans if _takes(scan, event)]
+                event_rows = [(at, read(scan, event)) for at, scan in scans if _takes(scan, event)]
             except Exception as error:  # other events give their rows
                 failed.append((event, error))
                 continue
-            for at, row in made:
+            for at, row in event_rows:
                 rows[at].append(row)
         for at, of_scan in enumerate(rows):
-            found += self._filtered(rule_id, of_scan, at)
-        return found, failed
+            selected += self._filtered(rule_id, of_scan, at)
+        return selected, failed
 
     def _filtered(self, rule_id: str, rows: Sequence[Row], at: int) -> list[Selected]:
-        found = list[Selected]()
-        for statement, given in self.network.filter(rule_id, rows, at):
+        selected = list[Selected]()
+        for statement, outcome in self.network.filter(rule_id, rows, at):
             texts = self._texts[statement.id, statement.digest]
-            found += [Selected(statement, row, texts, 0) for row in given]
-        return found
+            selected += [Selected(statement, row, texts, 0) for row in outcome]
+        return selected
 
     def filter_all(
         self, rules: Sequence[str], rows: Sequence[Any], event: Callable[[int], Event]
     ) -> tuple[list[Selected], list[tuple[Event, Exception]]]:
         """``filter`` of events that all of ``rules`` have matched, by rows as ``add_all`` takes them."""
         scans = [(rule, at) for rule in rules for at in range(len(self._scans[rule][0]))]
-        known = [row for row in rows if row is not None]
+        ready = [row for row in rows if row is not None]
         unknown = [event(number) for number, row in enumerate(rows) if row is None]
-        found, failed = list[Selected](), list[tuple[Event, Exception]]()
+        selected, failed = list[Selected](), list[tuple[Event, Exception]]()
         for place, (rule, at) in enumerate(scans):
-            of_scan = known if len(scans) == 1 else [of_event[place] for of_event in known]
-            found += self._filtered(rule, of_scan, at) if of_scan else ()
+            of_scan = ready if len(scans) == 1 else [of_event[place] for of_event in ready]
+            selected += self._filtered(rule, of_scan, at) if of_scan else ()
         for rule in rules if unknown else ():
-            given, raised = self.filter(rule, unknown)
-            found, failed = found + given, failed + raised
-        return found, failed
+            more, raised = self.filter(rule, unknown)
+            selected, failed = selected + more, failed + raised
+        return selected, failed
 
     def add_all(
         self, rules: Sequence[str], rows: Sequence[Any], hosts: Sequence[str | None], input: str, received_at: int,
@@ -309,7 +313,7 @@ class Statements:
         return self._taken()
 
     def take(self) -> Iterator[Selected]:
-        """What the statements have given, of one statement in order. What is not asked for waits on."""
+        """Give what the statements have given, of one statement in order. What is not asked for waits on."""
         self.network.drain()
         return self._taken()
 
@@ -326,10 +330,10 @@ class Statements:
         if self._at_work is not None:
             self._at_work("")
 
-    def incomplete(self, one: Selected) -> bool:
+    def incomplete(self, selected: Selected) -> bool:
         """Whether this row, which ``take`` has given last, may be of fewer events than there were, since state gave way
         to ``max_bytes``."""
-        return self.network.lacking.of(one.statement)
+        return self.network.lacking.of(selected.statement)
 
     @property
     def waiting(self) -> int:
@@ -346,9 +350,13 @@ class Statements:
         """Rows that had no room to wait."""
         return self.network.waiting.dropped.total()
 
-    def number(self, one: Selected) -> int:
+    def number(self, selected: Selected) -> int:
         """How many rows equal to this one came before it, since none waited; to be asked in the order of ``take``."""
-        return self.network.waiting.number(one.statement, one.row) if one.number is None else one.number
+        return (
+            self.network.waiting.number(selected.statement, selected.row)
+            if selected.number is None
+            else selected.number
+        )
 
     def status(self) -> dict[str, Any]:
         """JSON-able figures; counts are since the state began."""
@@ -363,18 +371,19 @@ class Statements:
             "timeless": sum(self.network.timeless.values()),
             "unfit": self.reader.unfit,
             "statements": [
-                {"rule_id": one.id, "title": one.title, **counts[one.id]._asdict()} for one in self.statements
+                {"rule_id": statement.id, "title": statement.title, **counts[statement.id]._asdict()}
+                for statement in self.statements
             ],
-            "without_functions": [{"rule_id": one.id, "title": one.title} for one in self.refused],
+            "without_functions": [{"rule_id": statement.id, "title": statement.title} for statement in self.refused],
             "functions": {} if self._functions is None else dict(self._functions.status()),
         }
 
     # --- state
 
     def delta(self) -> bytes:
-        """What changed since the last call; empty for nothing."""
-        made = self.network.delta()
-        return pack(made) if made else b""
+        """Return what changed since the last call; empty for nothing."""
+        changes = self.network.delta()
+        return pack(changes) if changes else b""
 
     def restore(self, data: bytes) -> None:
         """Take over one ``delta``; in the order in which they were made, then ``resume``. Raises ValueError or
@@ -388,8 +397,12 @@ class Statements:
         """Take over the state of another plan's statements as far as it means the same here. Returns the ids of those
         that were there and have changed, so that they start empty, at least in part."""
         self.network.adopt(other.network)
-        before = {one.id: one.digest for one in other.statements}
-        return [one.id for one in self.statements if one.stateful and before.get(one.id, one.digest) != one.digest]
+        before = {statement.id: statement.digest for statement in other.statements}
+        return [
+            statement.id
+            for statement in self.statements
+            if statement.stateful and before.get(statement.id, statement.digest) != statement.digest
+        ]
 
     def touch(self) -> None:
         """The next ``delta`` holds everything."""
@@ -401,6 +414,6 @@ def _network(statements: tuple[Statement, ...], max_bytes: int, at_work: AtWork 
         return Network(statements, Budget(max_bytes), at_work=at_work)
     except Exception as error:  # whatever a damaged plan says
         if len(statements) != 1:
-            for one in statements:
-                _network((one,), max_bytes)
+            for statement in statements:
+                _network((statement,), max_bytes)
         raise ValueError(f"the statement {statements[0].title!r} cannot run: {error!r:.200}") from error

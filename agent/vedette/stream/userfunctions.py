@@ -21,7 +21,7 @@ class Broken(Exception):
 
 
 class Spec(NamedTuple):
-    """What is called: ``module.attr`` of the modules of that digest. ``method``: ``eval``, ``fold`` or ``value``
+    """A function to call: ``module.attr`` of the modules of that digest. ``method``: ``eval``, ``fold`` or ``value``
     (``udf/worker.py`` says what their rows are)."""
 
     modules: str
@@ -40,7 +40,7 @@ class Answers(NamedTuple):
 
 
 class Functions(Protocol):
-    """What runs functions."""
+    """The process that runs functions."""
 
     def know(self, modules: Iterable[Modules]) -> None:
         """Modules whose functions may be called from now on."""

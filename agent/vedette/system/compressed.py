@@ -63,24 +63,24 @@ class Unpacked:
     """See the module's text. ``damage`` is empty as long as all is well."""
 
     def __init__(self, file: Readable) -> None:
-        self._file, self._parts, self._made, self._taken = file, self._unpack(), bytearray(), 0
+        self._file, self._parts, self._ready, self._taken = file, self._unpack(), bytearray(), 0
         self.damage = ""
 
     def read(self, size: int = -1) -> bytes:
         """Up to ``size`` bytes, all that there are when it is negative; none at the end."""
-        while (size < 0 or len(self._made) < size) and (part := next(self._parts, None)) is not None:
-            self._made += part
-        data = bytes(self._made if size < 0 else self._made[:size])
-        del self._made[: len(data)]
+        while (size < 0 or len(self._ready) < size) and (part := next(self._parts, None)) is not None:
+            self._ready += part
+        data = bytes(self._ready if size < 0 else self._ready[:size])
+        del self._ready[: len(data)]
         return data
 
     def _unpack(self) -> Iterator[bytes]:
-        data, given, name = b"", 0, ""
+        data, size_before, name = b"", 0, ""
 
         def damaged(reason: str) -> None:
             self.damage = (
                 f"damaged {name} data before byte {self._taken:,}: {reason};"
-                f" the {given:,} bytes unpacked before were read"
+                f" the {size_before:,} bytes unpacked before were read"
             )
 
         while True:
@@ -101,7 +101,7 @@ class Unpacked:
                     part = member.decompress(step)
                 except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
                     return damaged(str(error))
-                given += len(part)
+                size_before += len(part)
                 yield part
             data = member.unused_data + data
 

@@ -1,8 +1,9 @@
 """File descriptors: how many this process may have, and what to do when there are none left.
 
-``raise_limit``, at the start, makes the soft limit the hard one; ``runtime/shares.py`` divides it. When none is left
-nevertheless (EMFILE: a limit lowered from outside, ENFILE: the host's own) nothing ends and nothing is taken for gone:
-whoever needs one waits and tries again. Only what cannot wait, an event that an alert is about, is read by ``SPARE``.
+``raise_limit``, at the start, makes the soft limit the hard one; ``runtime/options/inputs.py`` divides it. When none is
+left nevertheless (EMFILE: a limit lowered from outside, ENFILE: the host's own) nothing ends and nothing is taken for
+gone: whoever needs one waits and tries again. Only what cannot wait is read by ``SPARE``: an event that an alert is
+about, and the module that reads the first event of a format.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import errno
 import os
 import resource
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 OPEN_FILES = 256
 """That an input of files holds open at most."""
@@ -48,6 +52,18 @@ class _Spare:
         os.close(fd)
         self.keep()
 
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """What is opened within may have it."""
+        with self._lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+        try:
+            yield
+        finally:
+            self.keep()
+
     def keep(self) -> None:
         """Have one again, as soon as there is one."""
         if self._fd < 0:
@@ -57,6 +73,17 @@ class _Spare:
 
 
 SPARE = _Spare()
+
+
+def importing(name: str) -> ModuleType:
+    """Import a module, by ``SPARE`` when there is no other descriptor."""
+    try:
+        return import_module(name)
+    except OSError as error:
+        if error.errno not in SPENT:
+            raise
+    with SPARE.lent():
+        return import_module(name)
 
 
 def limit() -> int:

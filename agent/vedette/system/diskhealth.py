@@ -61,7 +61,7 @@ class DiskHealth:
 
     def full(self) -> bool:
         """Whether any part lacks space on the disk."""
-        return any(one.number == errno.ENOSPC for one in self._parts.values())
+        return any(fault.number == errno.ENOSPC for fault in self._parts.values())
 
     def failed(self, part: str, error: OSError) -> None:
         self.failures += 1
@@ -78,4 +78,4 @@ class DiskHealth:
 
     def status(self) -> dict[str, Any]:
         """JSON-able: for each part that fails its ``reason`` and ``since`` (UTC microseconds)."""
-        return {part: {"reason": one.reason, "since": one.since} for part, one in self._parts.items()}
+        return {part: {"reason": fault.reason, "since": fault.since} for part, fault in self._parts.items()}

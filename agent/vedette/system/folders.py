@@ -1,4 +1,4 @@
-"""Files that people keep in folders: what such a folder lists, and the bytes of a regular file.
+"""Files that people keep in folders: what such a folder lists, and the bytes of a regular file; and a folder's lock.
 
 A folder may list what is no file of its owner's: an editor's lock (a link to nowhere), a pipe, a socket. Nothing here
 waits for one, nor for another process that holds ``locked``.
@@ -11,9 +11,13 @@ import fcntl
 import os
 import stat
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from vedette.system.descriptors import SPENT
+
+FORMER = ("lock", "owner", "console.lock")
+"""Files that the release before locks instead of the folder."""
 
 
 def listed(folder: Path, suffixes: Collection[str]) -> list[Path]:
@@ -22,31 +26,37 @@ def listed(folder: Path, suffixes: Collection[str]) -> list[Path]:
     A folder that cannot be listed counts as one entry. Raises OSError when no descriptor is left: that is no folder
     without files.
     """
-    found: list[Path] = []
+    files: list[Path] = []
 
     def closed(error: OSError) -> None:
         if error.errno in SPENT:
             raise error
-        found.append(Path(error.filename))
+        files.append(Path(error.filename))
 
     for inside, folders, names in os.walk(folder, onerror=closed):
         folders[:] = [name for name in folders if not name.startswith(".")]
         paths = (Path(inside, name) for name in names if not name.startswith("."))
-        found += (path for path in paths if path.suffix in suffixes)
-    return sorted(found)
+        files += (path for path in paths if path.suffix in suffixes)
+    return sorted(files)
 
 
-def locked(path: Path, held: str, mode: int = 0o600) -> int:
-    """A descriptor of the file ``path``, made if need be, that holds its lock; the kernel drops it with the process.
-    Raises BlockingIOError with the reason ``held`` while another process has it, and OSError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+def locked(folder: Path, reason: str, *, wait: bool = False) -> int:
+    """Lock ``folder`` itself and return its descriptor; the kernel drops the lock with that. There is no lock file,
+    which somebody could delete as a leftover and so let a second process in.
+
+    Raises BlockingIOError with ``reason`` while another process has it, also one of the release before, which locks a
+    file of FORMER; with ``wait`` it waits for that one. Raises OSError."""
+    how = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how)
+        for name in FORMER:
+            with suppress(FileNotFoundError), open(folder / name, "rb", opener=_at_once) as file:
+                fcntl.flock(file, how)
     except OSError as error:
         os.close(descriptor)
-        raise type(error)(
-            error.errno, held if isinstance(error, BlockingIOError) else error.strerror, str(path.parent)
-        ) from error
+        why = reason if isinstance(error, BlockingIOError) else error.strerror
+        raise type(error)(f"{folder}: {why}") from error
     return descriptor
 
 

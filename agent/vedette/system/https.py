@@ -34,11 +34,11 @@ class Connections:
         if cert_file is not None:
             context.load_cert_chain(cert_file, key_file)
         about |= {"maxsize": 1, "ssl_context": context}
-        made = urllib3.ProxyManager(proxy, **about) if proxy else urllib3.PoolManager(**about)
-        made.pool_classes_by_scheme = {
+        pool = urllib3.ProxyManager(proxy, **about) if proxy else urllib3.PoolManager(**about)
+        pool.pool_classes_by_scheme = {
             "http": self._pool(urllib3.HTTPConnectionPool), "https": self._pool(urllib3.HTTPSConnectionPool),
         }  # fmt: skip
-        return made
+        return pool
 
     def shut_down(self) -> None:
         """Below TLS, without its close_notify; what waits for an answer fails. From any thread."""

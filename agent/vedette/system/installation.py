@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import vedette
+from vedette.version import __version__
 
 ID = re.compile(r"[0-9A-Za-z.+_~]{1,64}-[0-9a-f]{12}")
 """Of a release: its version, and the digest of what its zip's SHA256SUMS lists."""
@@ -31,7 +31,7 @@ class Installed:
 @cache
 def running(package: Path | None = None) -> Installed | None:
     """None: this agent was not installed by install.sh, but by pip or from a clone. Looked at once: what runs stays."""
-    folder = (package or Path(vedette.__file__).parent).resolve()
+    folder = (package or Path(__file__).parents[1]).resolve()
     release = folder.parent.parent
     if folder.parent.name != "packages" or release.parent.name != "releases" or not ID.fullmatch(release.name):
         return None
@@ -43,5 +43,5 @@ def bring(extra: str, installed: Installed | None) -> str:
     """What to run for the libraries of ``extra``, which are not there."""
     if installed is None:
         return f'pip install "vedette[{extra}]"'
-    file = f"vedette-{vedette.__version__}-linux-{platform.machine()}-{extra}.zip"
+    file = f"vedette-{__version__}-linux-{platform.machine()}-{extra}.zip"
     return f"sh {installed.prefix}/current/install.sh --with FOLDER/{file}, the add-on file that came with the release"

@@ -2,7 +2,7 @@
 
 Nothing is looked for by itself: ``found`` looks into the distributions that ``allow`` names, and imports none of their
 code. ``Health`` is the account of one plugin where it is used: faults are the plugin's own, and after ``FAULTS`` in a
-row it is in quarantine. ``watch`` is for who notes what the process dies of (``runtime/deaths.py``).
+row it is in quarantine. ``watch`` is for who notes what the process dies of (``runtime/agent/deaths.py``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple
 
 KINDS = ("inputs", "decoders", "sinks", "functions", "lookups")
 """Of groups of entry points, ``vedette.KIND``."""
@@ -40,10 +40,10 @@ class Entry(NamedTuple):
     def load(self) -> Any:
         """Imports it, which runs its code: whatever that raises."""
         module, _, attribute = self.target.partition(":")
-        found = importlib.import_module(module)
+        loaded = importlib.import_module(module)
         for name in attribute.split("."):
-            found = getattr(found, name)
-        return found
+            loaded = getattr(loaded, name)
+        return loaded
 
 
 def found(allow: Iterable[str]) -> tuple[list[Entry], list[str]]:
@@ -65,13 +65,13 @@ def found(allow: Iterable[str]) -> tuple[list[Entry], list[str]]:
                 f"[{i}]: no distribution {match[1]} is installed for {sys.executable}: pip install it there"
             )
             continue
-        own = [one for one in installed.entry_points if one.group in _GROUPS and match[2] in (None, one.name)]
+        own = [point for point in installed.entry_points if point.group in _GROUPS and match[2] in (None, point.name)]
         if not own:
             what = f"entry point {match[2]!r}" if match[2] else "entry point"
             mistakes.append(f"[{i}]: {match[1]} {installed.version} has no {what} in {', '.join(_GROUPS)}")
-        for one in own:
-            kind = one.group.removeprefix("vedette.")
-            entries[Entry(kind, installed.name, installed.version, one.name, one.value.replace(" ", ""))] = None
+        for point in own:
+            kind = point.group.removeprefix("vedette.")
+            entries[Entry(kind, installed.name, installed.version, point.name, point.value.replace(" ", ""))] = None
     return [*entries], mistakes
 
 
@@ -80,9 +80,36 @@ _GROUPS = tuple(f"vedette.{kind}" for kind in KINDS)
 
 def by_name(entries: Iterable[Entry], kind: str) -> dict[str, Entry]:
     """The entry points of one kind: by ``DISTRIBUTION:NAME``, and by ``NAME`` where one alone has it."""
-    own = [one for one in entries if one.kind == kind]
-    names = [one.name for one in own]
-    return {one.label: one for one in own} | {one.name: one for one in own if names.count(one.name) == 1}
+    own = [entry for entry in entries if entry.kind == kind]
+    names = [entry.name for entry in own]
+    return {entry.label: entry for entry in own} | {entry.name: entry for entry in own if names.count(entry.name) == 1}
+
+
+class OfPlugin:
+    """A base of settings whose type is a plugin: ``settings_of`` makes a class of them for each entry point."""
+
+    __slots__ = ()
+
+    entry: ClassVar[Entry]
+
+    def __reduce__(self) -> tuple[Any, ...]:  # strict rule sets are given the configuration
+        values = {setting.name: getattr(self, setting.name) for setting in fields(self)}  # type: ignore[arg-type]
+        return _again, (type(self).__base__, self.entry, values)
+
+
+_classes: dict[tuple[type[OfPlugin], Entry], Any] = {}
+
+
+def settings_of(base: type[OfPlugin], entry: Entry) -> Any:
+    """The class of the settings of an input or a sink whose type is this plugin, made of ``base``; always the same."""
+    if (base, entry) not in _classes:
+        own = {"__slots__": (), "__doc__": base.__doc__, "entry": entry, "type": entry.name}
+        _classes[base, entry] = type(base.__name__, (base,), own)
+    return _classes[base, entry]
+
+
+def _again(base: type[OfPlugin], entry: Entry, values: dict[str, Any]) -> Any:
+    return settings_of(base, entry)(**values)
 
 
 @dataclass(slots=True)
@@ -165,7 +192,7 @@ def health(entry: Entry, used: str) -> Health:
 def status() -> list[dict[str, Any]]:
     """JSON-able, of all plugins that were in use since the start of this process."""
     return [
-        {"plugin": one.plugin, "kind": one.kind, "used": one.used, "faults": one.faults,
-         "quarantined": one.quarantined, "error": one.error}
-        for one in _health.values()
+        {"plugin": health.plugin, "kind": health.kind, "used": health.used, "faults": health.faults,
+         "quarantined": health.quarantined, "error": health.error}
+        for health in _health.values()
     ]  # fmt: skip

@@ -2,25 +2,29 @@
 
 ``append`` is durable when it returns. A line that a crash has torn is cut off before the next one is written: whoever
 wrote it does not count on it. Another program may rename the file away (logrotate): the next line makes a new
-one. One writer.
+one. One writer. Who owns the folder may put anything there: only a regular file of one name is cut and written.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
 from vedette.system.durable import sync_path
 
 BLOCK = 64 << 10
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FOREIGN = "it is a link, has a second name or is no regular file, and what it leads to is not to be changed: remove it"
 
 
 class Rotated:
     def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
         """Of the newest file and each of ``keep`` older ones ``max_bytes``, but for a single line that is longer."""
         self.path, self.max_bytes, self.keep = path, max_bytes, keep
-        self._known: tuple[int, int] | None = None
+        self._identity: tuple[int, int] | None = None
         """Device and inode of the file whose end is whole."""
 
     def append(self, lines: bytes) -> None:
@@ -33,23 +37,30 @@ class Rotated:
                 descriptor = -1
                 self._rotate()
                 descriptor = self._opened()
-            self._known = None
+            self._identity = None
             written = 0
             while written < len(lines):
                 written += os.write(descriptor, lines[written:])
             os.fsync(descriptor)
             about = os.fstat(descriptor)
-            self._known = about.st_dev, about.st_ino
+            self._identity = about.st_dev, about.st_ino
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
 
     def _opened(self) -> int:
         new = not self.path.exists()
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        try:
+            descriptor = os.open(self.path, _FLAGS, 0o640)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENXIO):
+                raise
+            raise OSError(error.errno, _FOREIGN, str(self.path)) from error
         try:
             about = os.fstat(descriptor)
-            if (about.st_dev, about.st_ino) != self._known:
+            if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+                raise OSError(errno.EINVAL, _FOREIGN, str(self.path))
+            if (about.st_dev, about.st_ino) != self._identity:
                 _cut(descriptor, about.st_size)
             if new:
                 sync_path(self.path.parent)

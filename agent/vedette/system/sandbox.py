@@ -209,14 +209,14 @@ def filter_for(machine: str, calls: Iterable[Call], pid: int) -> bytes:
             continue
         block: list[tuple[int, int, int, int]] = []
         for tests in call.when:
-            one: list[tuple[int, int, int, int]] = []
+            test: list[tuple[int, int, int, int]] = []
             for argument, value, bits in tests:
-                one += [(load, 0, 0, 16 + 8 * argument), (mask, 0, 0, bits)]
-                one.append((equal, 0, 0, pid if value == SELF else value))  # its way out is filled in below
-            one.append((give, 0, 0, allow))
+                test += [(load, 0, 0, 16 + 8 * argument), (mask, 0, 0, bits)]
+                test.append((equal, 0, 0, pid if value == SELF else value))  # its way out is filled in below
+            test.append((give, 0, 0, allow))
             block += [
-                (code, 0, len(one) - at - 1, value) if code == equal else (code, yes, no, value)
-                for at, (code, yes, no, value) in enumerate(one)
+                (code, 0, len(test) - at - 1, value) if code == equal else (code, yes, no, value)
+                for at, (code, yes, no, value) in enumerate(test)
             ]
         if call.when != ((),):
             block.append((give, 0, 0, refuse))

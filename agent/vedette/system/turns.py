@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from vedette.system.ending import to_its_end
+
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 0.001
@@ -87,16 +89,8 @@ class Turns:
         turn = _Turn(step)
         self._turns.put(turn)
         turn.let_in()
-        cancelled: asyncio.CancelledError | None = None
-        while not turn.done.done():
-            try:
-                await asyncio.wait([turn.done])
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled
-        found: T = turn.done.result()
-        return found
+        result: T = await to_its_end(turn.done)
+        return result
 
 
 def _work(turns: queue.SimpleQueue[_Turn]) -> None:

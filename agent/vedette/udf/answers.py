@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
+from vedette.plan.numbers import BITS
 from vedette.plan.query import Type
-from vedette.plan.widths import BITS
 from vedette.stream.userfunctions import Spec
 from vedette.udf.values import MAX_ACCUMULATOR
 
@@ -35,7 +35,7 @@ def checked(spec: Spec) -> Check:
     """What tells whether the value of one row can be one of ``spec``'s; None is the value of a row that failed."""
     if spec.method == "fold":
         return _folded
-    row = _row([_of(one) for one in spec.result])
+    row = _row([_of(of) for of in spec.result])
     if len(spec.result) > 1:
         return _or_null(_each(row))
     scalar, rows = _of(spec.result[0]), _each(row)
@@ -76,7 +76,7 @@ def _of(of: Type) -> Check:
                 value is None or (type(value) is dict and all(map(key, value)) and all(map(content, value.values())))
             )
         case "ROW":
-            return _or_null(_row([_of(one) for _, one in of.args]))
+            return _or_null(_row([_of(part) for _, part in of.args]))
     return lambda value: False
 
 

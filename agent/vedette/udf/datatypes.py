@@ -136,7 +136,7 @@ class DataTypes:
 
     @staticmethod
     def ROW(row_fields: Iterable[Any] = (), nullable: bool = True) -> DataType:
-        pairs = [one if isinstance(one, tuple) else (f"f{at}", one) for at, one in enumerate(row_fields)]
+        pairs = [field if isinstance(field, tuple) else (f"f{at}", field) for at, field in enumerate(row_fields)]
         return DataType("ROW", args=[["", name, data_type_of(of).dumped] for name, of in pairs])
 
 
@@ -147,20 +147,20 @@ _PLAIN = {
 }  # fmt: skip
 
 
-def data_type_of(given: Any) -> DataType:
+def data_type_of(type_: Any) -> DataType:
     """A ``DataType`` as it is, or the one that a text as ``"ROW<a INT, b STRING>"`` names. Raises TypeError."""
-    if isinstance(given, DataType):
-        return given
-    if not isinstance(given, str):
-        raise TypeError(f"a type is DataTypes.…() or a text, not {given!r:.60}")
-    words = _WORDS.findall(given)
-    if "".join(words) != re.sub(r"\s+", "", given):
-        raise TypeError(f"{given!r:.60} names no type")
+    if isinstance(type_, DataType):
+        return type_
+    if not isinstance(type_, str):
+        raise TypeError(f"a type is DataTypes.…() or a text, not {type_!r:.60}")
+    words = _WORDS.findall(type_)
+    if "".join(words) != re.sub(r"\s+", "", type_):
+        raise TypeError(f"{type_!r:.60} names no type")
     words.append("")
-    found = _parsed(words)
+    parsed = _parsed(words)
     if words != [""]:
-        raise TypeError(f"{given!r:.60} names no type")
-    return found
+        raise TypeError(f"{type_!r:.60} names no type")
+    return parsed
 
 
 def _parsed(words: list[str]) -> DataType:
@@ -189,8 +189,8 @@ def _parsed(words: list[str]) -> DataType:
     if name in _PLAIN and not numbers:
         return DataType(_PLAIN[name])
     if name in ("ARRAY", "MAP", "MULTISET"):
-        return DataType("MAP", args=[*(one.dumped for one in inner), DataType("INT").dumped]) \
-            if name == "MULTISET" else DataType(name, args=[one.dumped for one in inner])  # fmt: skip
+        return DataType("MAP", args=[*(part.dumped for part in inner), DataType("INT").dumped]) \
+            if name == "MULTISET" else DataType(name, args=[part.dumped for part in inner])  # fmt: skip
     if name == "ROW":
         return DataTypes.ROW(inner)
     if name in ("DECIMAL", "NUMERIC", "DEC"):

@@ -144,7 +144,7 @@ class Child:
         os.set_blocking(self._to, False)
         os.set_blocking(self._from, False)
         self._opened: dict[Spec, tuple[int, answers.Check]] = {}
-        first = [[list(one) for one in modules.modules], limits.seconds]
+        first = [[list(module) for module in modules.modules], limits.seconds]
         self.isolation: tuple[str, ...] = tuple(self._exchange(pack(first), START_SECONDS, START_SECONDS))
 
     @property
@@ -161,7 +161,7 @@ class Child:
         opened = self._opened.get(spec)
         if opened is None:
             number = len(self._opened)
-            args, result = [dump(one) for one in spec.args], [dump(one) for one in spec.result]
+            args, result = [dump(type_) for type_ in spec.args], [dump(type_) for type_ in spec.result]
             try:
                 self._ask(["open", number, spec.target, spec.method, args, result], START_SECONDS, IMPORT_SECONDS)
             except ValueError as error:
@@ -283,24 +283,24 @@ class Host:
         self.isolation: tuple[str, ...] = ()
 
     def know(self, modules: Iterable[Modules]) -> None:
-        self._modules |= {one.digest: one for one in modules}
+        self._modules |= {group.digest: group for group in modules}
 
     def keep(self, modules: Iterable[Modules]) -> None:
-        kept = {one.digest for one in modules}
-        for digest in self._modules.keys() - kept:
+        wanted = {group.digest for group in modules}
+        for digest in self._modules.keys() - wanted:
             del self._modules[digest]
             self._starts.pop(digest, None)
             self._why.pop(digest, None)
             if (running := self._children.pop(digest, None)) is not None:
                 threading.Thread(target=running.leave, name="functions end", daemon=True).start()
-        for spec in [one for one in self._spent if one.modules not in kept]:
+        for spec in [other for other in self._spent if other.modules not in wanted]:
             del self._spent[spec]
 
     def close(self) -> None:
         ending, self._children = self._children, {}
         self.keep(())
-        for one in ending.values():
-            one.leave()
+        for process in ending.values():
+            process.leave()
 
     def describe(self, modules: Modules, target: str) -> dict[str, Any]:
         """What a function is. Raises ValueError with what is wrong with it, or with its modules."""
@@ -336,8 +336,8 @@ class Host:
             try:
                 running = self._child(spec.modules)
                 used = cpu(running.pid)
-                given, failures = running.call(spec, part)
-                self._charge(spec, _values(spec, part[: len(given)]), cpu(running.pid) - used)
+                answers, failures = running.call(spec, part)
+                self._charge(spec, _values(spec, part[: len(answers)]), cpu(running.pid) - used)
             except Died as error:
                 self._dead(spec.modules, error)
                 if at < alone or (len(part) == 1 and isinstance(error, Harmed)):
@@ -350,8 +350,8 @@ class Host:
                     alone = at + len(part)
                 continue
             self._starts[spec.modules] = 0
-            self.calls += len(given)
-            values += given
+            self.calls += len(answers)
+            values += answers
             for place, reason, slow in failures:
                 failed[at + place] = f"{spec.target}: {reason[:MAX_REASON]}"
                 if slow:
@@ -387,7 +387,7 @@ class Host:
                 running = Child(self._modules[digest], self._limits)
                 self.started += 1
                 self.isolation = running.isolation
-                if lacking := [one for one in sandbox.NEEDED if one not in running.isolation]:
+                if lacking := [guard for guard in sandbox.NEEDED if guard not in running.isolation]:
                     running.end()
                     raise Broken(f"functions are refused on this host: it does not grant {' and '.join(lacking)}")
                 self._children[digest] = running
@@ -401,7 +401,7 @@ class Host:
 
     def pids(self) -> list[int]:
         """Of the children that run."""
-        return [one.pid for one in self._children.values()]
+        return [child.pid for child in self._children.values()]
 
     def status(self) -> Mapping[str, Any]:
         """JSON-able; counts are since the start."""

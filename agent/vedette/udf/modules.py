@@ -52,17 +52,17 @@ def collected(folder: Path, target: str) -> Collected:
         if own:
             raise ValueError(f"there is no {roots[0] / below}.py")
         raise ValueError(f"there is no module {name}: neither {folder / below}.py nor {folder / FOLDER / below}.py")
-    found: dict[str, Module] = {}
+    by_name: dict[str, Module] = {}
     files: list[Path] = []
     waiting = [name]
     size = 0
     while waiting:
-        one = waiting.pop()
-        parts = one.split(".")
+        module = waiting.pop()
+        parts = module.split(".")
         for end in range(1, len(parts) + 1):
             below = ".".join(parts[:end])
             file = _file(root, below)
-            if file is None or below in found:
+            if file is None or below in by_name:
                 continue
             path, package = file
             try:
@@ -74,19 +74,19 @@ def collected(folder: Path, target: str) -> Collected:
                 line = getattr(error, "lineno", None)
                 raise ValueError(f"{path}{f':{line}' if line else ''}: {getattr(error, 'msg', error)}") from None
             size += len(source)
-            if len(found) >= MAX_MODULES or size > MAX_BYTES:
+            if len(by_name) >= MAX_MODULES or size > MAX_BYTES:
                 raise ValueError(f"{name} needs more than {MAX_MODULES} modules or {MAX_BYTES >> 20} MiB of them")
-            found[below] = Module(below, package, source)
+            by_name[below] = Module(below, package, source)
             files.append(path)
-            waiting += (one for one in _imported(tree, below, package) if not own or one.partition(".")[0] == own)
-    return Collected(target, Modules(tuple(sorted(found.values()))), files)
+            waiting += (name for name in _imported(tree, below, package) if not own or name.partition(".")[0] == own)
+    return Collected(target, Modules(tuple(sorted(by_name.values()))), files)
 
 
 def _installed(label: str) -> tuple[Path, str]:
     """Of the entry point ``DISTRIBUTION:NAME`` the folder that its package is in, and ``module.attr``. Raises
     ValueError."""
     entries, mistakes = plugins.found([label])
-    functions = [one for one in entries if one.kind == "functions"]
+    functions = [entry for entry in entries if entry.kind == "functions"]
     if mistakes:
         raise ValueError(mistakes[0].partition(": ")[2])
     if not functions:

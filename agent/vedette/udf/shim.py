@@ -93,8 +93,8 @@ class Wrapped:
             raise TypeError(f"{function!r:.60} is no function")
         self.kind, self.function = kind, function
         single = isinstance(input_types, DataType | str)
-        given = [input_types] if single else input_types
-        self.input_types = None if given is None else [data_type_of(one).dumped for one in given]
+        types = [input_types] if single else input_types
+        self.input_types = None if types is None else [data_type_of(type_).dumped for type_ in types]
         self.result = result
         self.deterministic = deterministic if deterministic is not None else self._says()
         functools.update_wrapper(self, function, updated=())
@@ -105,8 +105,8 @@ class Wrapped:
     def method(self, name: str) -> Callable[..., Any]:
         """``eval``, or a method of an aggregate."""
         if isinstance(self.function, UserDefinedFunction):
-            found: Callable[..., Any] = getattr(self.function, name)
-            return found
+            method: Callable[..., Any] = getattr(self.function, name)
+            return method
         if name != "eval":
             raise TypeError(f"{self.function!r:.60} has no {name}")
         plain: Callable[..., Any] = self.function
@@ -121,9 +121,13 @@ class Wrapped:
             return 0, None
         if self.kind == "aggregate":
             parameters = parameters[1:]
-        plain = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-        most = None if any(one.kind is one.VAR_POSITIONAL for one in parameters) else len(plain)
-        return sum(one.default is one.empty for one in plain), most
+        plain = [
+            parameter
+            for parameter in parameters
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        most = None if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters) else len(plain)
+        return sum(parameter.default is parameter.empty for parameter in plain), most
 
     def __call__(self, *args: Any) -> Any:
         raise TypeError("a function of SQL is called by SQL; give the plain function a name of its own to call it")
@@ -154,7 +158,7 @@ def udtf(
     if result_types is None:
         raise TypeError("udtf names its result_types")
     several = [result_types] if isinstance(result_types, DataType | str) else list(result_types)
-    result = [data_type_of(one).dumped for one in several]
+    result = [data_type_of(type_).dumped for type_ in several]
     if len(result) == 1 and result[0][1] == "ROW":
         result = [pair[2] for pair in result[0][4][1:]]
     return _made("table", f, input_types, lambda _: result, deterministic)
@@ -196,8 +200,8 @@ def _refused(name: str, instead: str) -> type:
 def install() -> None:
     """Register the modules. Whatever else of PyFlink a module imports is refused by its name."""
     from_udf = {
-        one.__name__: one
-        for one in (udf, udtf, udaf, FunctionContext, UserDefinedFunction, ScalarFunction, TableFunction,
+        public.__name__: public
+        for public in (udf, udtf, udaf, FunctionContext, UserDefinedFunction, ScalarFunction, TableFunction,
                     AggregateFunction)
     }  # fmt: skip
     views = {

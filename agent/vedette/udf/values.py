@@ -22,7 +22,7 @@ from typing import Any
 
 import msgpack
 
-from vedette.plan.widths import BITS
+from vedette.plan.numbers import BITS
 from vedette.udf.datatypes import Row
 
 Change = Callable[[Any], Any]
@@ -48,14 +48,14 @@ def given(of: list[Any]) -> Change | None:
             return lambda value: _EPOCH_UTC + value * _MICROSECOND
         case "ARRAY":
             element = _null_too(given(args[0]))
-            return list if element is None else lambda value: [element(one) for one in value]
+            return list if element is None else lambda value: [element(item) for item in value]
         case "MAP":
-            key, of_value = (_null_too(given(one)) or _same for one in args)
-            return lambda value: {key(one): of_value(other) for one, other in value.items()}
+            key, of_value = (_null_too(given(part)) or _same for part in args)
+            return lambda value: {key(map_key): of_value(other) for map_key, other in value.items()}
         case "ROW":
             fields = [(pair[1], _null_too(given(pair[2])) or _same) for pair in args]
             return lambda value: Row(
-                **{called: change(one) for (called, change), one in zip(fields, value, strict=True)}
+                **{called: change(item) for (called, change), item in zip(fields, value, strict=True)}
             )
     return None
 
@@ -88,11 +88,11 @@ def taken(of: list[Any]) -> Change:
             return _stamp(name, precision)
         case "ARRAY":
             element = _or_null(taken(args[0]))
-            return lambda value: tuple(element(one) for one in value) if type(value) is list else _wrong(name, value)
+            return lambda value: tuple(element(item) for item in value) if type(value) is list else _wrong(name, value)
         case "MAP":
-            key, of_value = (_or_null(taken(one)) for one in args)
+            key, of_value = (_or_null(taken(part)) for part in args)
             return lambda value: (
-                {key(one): of_value(other) for one, other in value.items()}
+                {key(map_key): of_value(other) for map_key, other in value.items()}
                 if isinstance(value, dict)
                 else _wrong(name, value)
             )
@@ -131,10 +131,10 @@ def _whole(name: str) -> Change:
     most = 1 << (BITS[name] - 1)
 
     def whole(value: Any) -> int:
-        found = value if type(value) is int else int(value) if isinstance(value, int | float | Decimal) else None
-        if found is None or not -most <= found < most:
+        number = value if type(value) is int else int(value) if isinstance(value, int | float | Decimal) else None
+        if number is None or not -most <= number < most:
             raise _error(name, value)
-        return found
+        return number
 
     return whole
 
@@ -143,8 +143,8 @@ def _approximate(name: str) -> Change:
     def number(value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
             _wrong(name, value)
-        found = float(value)
-        return struct.unpack("f", struct.pack("f", found))[0] if name == "FLOAT" else found
+        double = float(value)
+        return struct.unpack("f", struct.pack("f", double))[0] if name == "FLOAT" else double
 
     return number
 
@@ -155,10 +155,10 @@ def _decimal(precision: int, scale: int) -> Change:
     def number(value: Any) -> Decimal:
         if not isinstance(value, Decimal):
             _wrong("DECIMAL", value)
-        found: Decimal = value.quantize(step, ROUND_HALF_EVEN, _WIDE)
-        if found.copy_abs() >= limit:
+        rounded: Decimal = value.quantize(step, ROUND_HALF_EVEN, _WIDE)
+        if rounded.copy_abs() >= limit:
             raise _error(f"DECIMAL({precision}, {scale})", value)
-        return found
+        return rounded
 
     return number
 
@@ -174,8 +174,8 @@ def _stamp(name: str, precision: int) -> Change:
         if not isinstance(value, datetime):
             raise _error(name, value)
         since = value - _EPOCH if value.tzinfo is None else value - _EPOCH_UTC
-        found: int = since // _MICROSECOND
-        return found // step * step
+        total: int = since // _MICROSECOND
+        return total // step * step
 
     return micros
 
@@ -184,7 +184,7 @@ def _row(fields: list[Change]) -> Change:
     def values(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, tuple | list) or len(value) != len(fields):
             _wrong(f"ROW of {len(fields)}", value)
-        return tuple(change(one) for change, one in zip(fields, value, strict=True))
+        return tuple(change(item) for change, item in zip(fields, value, strict=True))
 
     return values
 

@@ -116,58 +116,58 @@ class Worker:
         """The function ``module.attr``; raises what importing it raises."""
         name, _, attribute = target.rpartition(".")
         try:
-            one = getattr(importlib.import_module(name), attribute)
+            wrapped = getattr(importlib.import_module(name), attribute)
         except AttributeError:
             raise TypeError(f"the module {name} has no {attribute}") from None
-        if isinstance(one, type) and issubclass(one, shim.UserDefinedFunction):
+        if isinstance(wrapped, type) and issubclass(wrapped, shim.UserDefinedFunction):
             raise TypeError(f"{attribute} is a class: {attribute.lower()} = udf({attribute}(), result_type=…)")
-        if not isinstance(one, shim.Wrapped):
+        if not isinstance(wrapped, shim.Wrapped):
             raise TypeError(f"{target} is no function made by udf, udtf or udaf")
-        return one
+        return wrapped
 
     def describe(self, target: str) -> dict[str, Any]:
-        one = self.found(target)
-        least, most = one.arguments()
+        wrapped = self.found(target)
+        least, most = wrapped.arguments()
         methods = {"scalar": ["eval"], "table": ["eval"]}.get(
-            one.kind, ["create_accumulator", "accumulate", "get_value"]
+            wrapped.kind, ["create_accumulator", "accumulate", "get_value"]
         )
         for name in methods:
-            one.method(name)
-        for result in one.result:
+            wrapped.method(name)
+        for result in wrapped.result:
             taken(result)
         return {
-            "kind": one.kind,
-            "input": one.input_types,
-            "result": one.result,
+            "kind": wrapped.kind,
+            "input": wrapped.input_types,
+            "result": wrapped.result,
             "least": least,
             "most": most,
-            "deterministic": bool(one.deterministic),
-            "merges": one.kind == "aggregate" and hasattr(one.function, "merge"),
+            "deterministic": bool(wrapped.deterministic),
+            "merges": wrapped.kind == "aggregate" and hasattr(wrapped.function, "merge"),
         }
 
     def open(self, number: int, target: str, method: str, args: Sequence[Any], result: Sequence[Any]) -> None:
-        one = self._alive.get(target)
-        if one is None:
-            one = self.found(target)
-            if isinstance(one.function, shim.UserDefinedFunction):
-                one.function.open(shim.FunctionContext())
-            self._alive[target] = one
+        wrapped = self._alive.get(target)
+        if wrapped is None:
+            wrapped = self.found(target)
+            if isinstance(wrapped.function, shim.UserDefinedFunction):
+                wrapped.function.open(shim.FunctionContext())
+            self._alive[target] = wrapped
         changes = [given(of) for of in args]
         match method:
-            case "eval" if one.kind == "table":
-                made = _table(one, changes, [taken(of) for of in result])
+            case "eval" if wrapped.kind == "table":
+                step = _table(wrapped, changes, [taken(of) for of in result])
             case "eval":
-                made = _scalar(one, changes, taken(result[0]))
+                step = _scalar(wrapped, changes, taken(result[0]))
             case "fold":
-                made = self._fold(one.function, changes)
+                step = self._fold(wrapped.function, changes)
             case _:
-                made = _value(one.function, taken(result[0]))
-        self._opened[number] = made
+                step = _value(wrapped.function, taken(result[0]))
+        self._opened[number] = step
 
     def close(self) -> None:
-        for one in self._alive.values():
-            if isinstance(one.function, shim.UserDefinedFunction):
-                one.function.close()
+        for wrapped in self._alive.values():
+            if isinstance(wrapped.function, shim.UserDefinedFunction):
+                wrapped.function.close()
 
     def call(self, number: int, rows: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Values, and failures as pairs of place and reason."""
@@ -225,10 +225,10 @@ class Worker:
                 try:
                     accumulator = replayed(before, items, left_out)
                     self._at = -1
-                    found = pack_accumulator(accumulator)
-                    if len(found) > MAX_ACCUMULATOR:
+                    packed = pack_accumulator(accumulator)
+                    if len(packed) > MAX_ACCUMULATOR:
                         raise ValueError(f"the accumulator has more than {MAX_ACCUMULATOR >> 20} MiB")
-                    return found, len(left_out), why, slow
+                    return packed, len(left_out), why, slow
                 except (Exception, SystemExit, TookTooLong) as error:
                     slow = slow or isinstance(error, TookTooLong)
                     why = "took too long" if isinstance(error, TookTooLong) else explained(error)
@@ -243,46 +243,49 @@ class Worker:
 
 
 def _arguments(changes: Sequence[Change | None], row: Sequence[Any]) -> list[Any]:
-    return [one if change is None or one is None else change(one) for change, one in zip(changes, row, strict=True)]
+    return [
+        argument if change is None or argument is None else change(argument)
+        for change, argument in zip(changes, row, strict=True)
+    ]
 
 
-def _scalar(one: shim.Wrapped, changes: Sequence[Change | None], result: Change) -> Callable[[Any], Any]:
-    function = one.method("eval")
+def _scalar(wrapped: shim.Wrapped, changes: Sequence[Change | None], result: Change) -> Callable[[Any], Any]:
+    function = wrapped.method("eval")
     plain = not any(changes)
 
     def value(row: Sequence[Any]) -> Any:
-        found = function(*row) if plain else function(*_arguments(changes, row))
-        return None if found is None else _sized(result(found))
+        answer = function(*row) if plain else function(*_arguments(changes, row))
+        return None if answer is None else _sized(result(answer))
 
     return value
 
 
-def _table(one: shim.Wrapped, changes: Sequence[Change | None], results: Sequence[Change]) -> Callable[[Any], Any]:
-    function = one.method("eval")
+def _table(wrapped: shim.Wrapped, changes: Sequence[Change | None], results: Sequence[Change]) -> Callable[[Any], Any]:
+    function = wrapped.method("eval")
 
     def rows(row: Sequence[Any]) -> Any:
-        made: list[tuple[Any, ...]] = []
+        produced: list[tuple[Any, ...]] = []
         size = 0
         for each in function(*_arguments(changes, row)) or ():
             parts = each if isinstance(each, tuple | Row) else (each,)
             if len(parts) != len(results):
                 raise TypeError(f"gave {len(parts)} columns, not {len(results)}")
-            made.append(tuple(
+            produced.append(tuple(
                 None if part is None else result(part) for part, result in zip(parts, results, strict=True)
             ))  # fmt: skip
-            size += _length(made[-1])
+            size += _length(produced[-1])
             if size > MAX_ACCUMULATOR:
                 raise ValueError(f"gave more than {MAX_ACCUMULATOR >> 20} MiB of rows for one")
-        return made
+        return produced
 
     return rows
 
 
 def _value(function: Any, result: Change) -> Callable[[Any], Any]:
     def value(row: bytes | None) -> Any:
-        kept = function.create_accumulator() if row is None else unpack_accumulator(row)
-        found = function.get_value(kept)
-        return None if found is None else _sized(result(found))
+        accumulator = function.create_accumulator() if row is None else unpack_accumulator(row)
+        answer = function.get_value(accumulator)
+        return None if answer is None else _sized(result(answer))
 
     return value
 

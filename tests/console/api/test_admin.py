@@ -15,25 +15,35 @@ from vedette_console.store.audit import from_json, verify
 EVERYWHERE = [{"role": "viewer", "fleet": "*", "site": "*"}]
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """Shared: each test has users of its own."""
+    with console(tmp_path_factory.mktemp("console")) as served:
+        yield served
+
+
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Console]:
+def alone(tmp_path: Path) -> Iterator[Console]:
+    """Of a test that looks at all that there is."""
     with console(tmp_path) as served:
         yield served
 
 
-def test_users(served: Console) -> None:
+def test_users(alone: Console) -> None:
     """A user's life, each step in the audit log with its details."""
-    root = served.session("root")
+    root = alone.session("root")
     created = root.post("/api/v1/users", json={"name": "ann", "grants": EVERYWHERE}).json()
     assert (created["user"]["name"], created["user"]["password"]) == ("ann", False)
-    assert created["link"].startswith(f"{served.app.state.settings.url}/login/once?token=")
-    ann = served.client()
+    assert created["link"].startswith(f"{alone.app.state.settings.url}/login/once?token=")
+    ann = alone.client()
     assert ann.post("/api/v1/login/once", json={"token": created["link"].partition("=")[2]}).status_code == 200
     grants = [{"role": "operator", "fleet": "plants", "site": "vienna"}]
     assert root.put("/api/v1/users/ann", json={"grants": grants}).json()["grants"] == grants
     assert ann.get("/api/v1/me").json()["grants"] == grants, "at once"
+    script = alone.token("ann", Grant(Role.VIEWER))
     assert root.put("/api/v1/users/ann/password", json={"password": "correct horse battery"}).status_code == 200
     assert ann.get("/api/v1/me").status_code == 401, "sessions end with the password"
+    assert script.get("/api/v1/alerts").status_code == 200, "tokens do not"
     assert ann.post("/api/v1/login", json={"name": "ann", "password": "correct horse battery"}).status_code == 200
     assert root.put("/api/v1/users/ann", json={"disabled": True}).json()["disabled"]
     assert ann.get("/api/v1/me").status_code == 401
@@ -42,7 +52,7 @@ def test_users(served: Console) -> None:
     assert [user["name"] for user in root.get("/api/v1/users").json()["items"]] == ["ann", "root"]
     assert root.delete("/api/v1/users/ann").status_code == 200
     assert root.delete("/api/v1/users/ann").status_code == 404
-    rows = served.store.audit.read(who="root", act="users")
+    rows = alone.store.audit.read(who="root", act="users")
     assert rows[-1].what == {"request": "POST /api/v1/users", "user": "ann", "grants": "viewer */*"}
     assert all(row.what["user"] == "ann" for row in rows)
     assert "horse" not in repr(rows)
@@ -80,35 +90,35 @@ def test_the_last_admin(served: Console) -> None:
 
 def test_tokens(served: Console) -> None:
     """Give a part of what their owner may, as long as the owner may it."""
-    ann = served.as_user("ann", "operator", "plants")
+    ann = served.as_user("tom", "operator", "plants")
     wanted = {"label": "script", "grants": [{"role": "analyst", "fleet": "plants", "site": "vienna"}], "acts": ["read"]}
     created = ann.post("/api/v1/tokens", json=wanted).json()
     script = served.client({"Authorization": f"Bearer {created['secret']}"})
     me = script.get("/api/v1/me").json()
-    assert (me["name"], me["kind"], me["acts"], me["csrf"]) == ("ann", "token", ["read"], "")
+    assert (me["name"], me["kind"], me["acts"], me["csrf"]) == ("tom", "token", ["read"], "")
     assert script.post("/api/v1/tokens", json=wanted).status_code == 403
     assert ann.get("/api/v1/tokens").json()["items"][0]["used"] is not None
-    served.store.accounts.grant("ann", [Grant(Role.VIEWER, "plants", "vienna")])
+    served.store.accounts.grant("tom", [Grant(Role.VIEWER, "plants", "vienna")])
     assert script.get("/api/v1/me").json()["grants"] == [{"role": "viewer", "fleet": "plants", "site": "vienna"}]
-    served.store.accounts.grant("ann", [Grant(Role.VIEWER, "shops")])
+    served.store.accounts.grant("tom", [Grant(Role.VIEWER, "shops")])
     assert script.get("/api/v1/me").json()["grants"] == []
     assert script.get("/api/v1/searches").status_code == 403
-    served.store.accounts.disable("ann", True)
+    served.store.accounts.disable("tom", True)
     assert script.get("/api/v1/me").status_code == 401
 
 
 def test_more_than_one_has(served: Console) -> None:
     """Cannot be put into a token."""
-    ann = served.as_user("ann", "analyst", "plants")
+    ann = served.as_user("max", "analyst", "plants")
     for grant in ({"role": "operator", "fleet": "plants"}, {"role": "viewer", "fleet": "shops"}, {"role": "viewer"}):
         refused = ann.post("/api/v1/tokens", json={"label": "x", "grants": [grant]})
         assert (refused.status_code, refused.json()["where"]) == (422, "grants")
     assert ann.post("/api/v1/tokens", json={"label": "x", "acts": ["fly"]}).json()["where"] == "acts"
 
 
-def test_whose_tokens(served: Console) -> None:
+def test_whose_tokens(alone: Console) -> None:
     """Everybody sees and revokes their own; an admin those of all."""
-    ann, bob, root = served.as_user("ann", "viewer"), served.as_user("bob", "viewer"), served.session("root")
+    ann, bob, root = alone.as_user("ann", "viewer"), alone.as_user("bob", "viewer"), alone.session("root")
     id = ann.post("/api/v1/tokens", json={"label": "x"}).json()["token"]["id"]
     assert bob.get("/api/v1/tokens").json()["items"] == []
     assert bob.get("/api/v1/tokens?all=true").status_code == 403
@@ -120,7 +130,7 @@ def test_whose_tokens(served: Console) -> None:
 
 def test_searches(served: Console) -> None:
     """One's own and the shared ones of others; only one's own are removed."""
-    ann, bob = served.as_user("ann", "viewer"), served.as_user("bob", "viewer")
+    ann, bob = served.as_user("sue", "viewer"), served.as_user("ben", "viewer")
     created = ann.post("/api/v1/searches", json={"name": "critical", "query": "level:critical", "shared": True}).json()
     assert bob.get("/api/v1/searches").json()["items"] == [created]
     assert bob.delete(f"/api/v1/searches/{created['id']}").status_code == 404
@@ -130,7 +140,7 @@ def test_searches(served: Console) -> None:
 
 def test_settings(served: Console) -> None:
     """Everybody reads them, admins set them."""
-    root, ann = served.session("root"), served.as_user("ann", "operator")
+    root, ann = served.session("root"), served.as_user("olga", "operator")
     assert ann.put("/api/v1/settings", json={"banner": "x"}).status_code == 403
     assert root.put("/api/v1/settings", json={"banner": "Maintenance at 18:00"}).status_code == 200
     answer = ann.get("/api/v1/settings").json()
@@ -138,9 +148,9 @@ def test_settings(served: Console) -> None:
     assert not any(answer["features"].values())
 
 
-def test_audit(served: Console) -> None:
+def test_audit(alone: Console) -> None:
     """Is read in pages, exported whole, verified; who reads the export stands in it."""
-    root = served.session("root")
+    root = alone.session("root")
     for number in range(5):
         root.put("/api/v1/settings", json={"banner": str(number)})
     first = root.get("/api/v1/audit?limit=2").json()
@@ -155,7 +165,7 @@ def test_audit(served: Console) -> None:
     noted = {"seq": rows[-1].seq, "hash": rows[-1].hash}
     whole = root.get("/api/v1/audit/verify", params=noted).json()
     assert (whole["whole"], whole["rows"]) == (True, len(rows))
-    served.store.database.run("UPDATE audit SET who = 'bob' WHERE seq = 3")
+    alone.store.database.run("UPDATE audit SET who = 'bob' WHERE seq = 3")
     broken = root.get("/api/v1/audit/verify").json()
     assert (broken["whole"], broken["broken"], broken["reason"]) == (False, 3, "it was changed")
     assert root.get("/api/v1/audit?since=yesterday").json()["where"] == "since"
@@ -165,9 +175,9 @@ def test_audit(served: Console) -> None:
 
 def test_refused_acts_are_audited(served: Console) -> None:
     """Those of users; those of strangers do not fill the log."""
-    served.as_user("ann", "viewer").delete("/api/v1/users/root")
+    served.as_user("rita", "viewer").delete("/api/v1/users/root")
     row = served.store.audit.read(limit=1)[0]
-    assert (row.who, row.act, row.outcome) == ("ann", "users", "refused: ann may not do this: users")
+    assert (row.who, row.act, row.outcome) == ("rita", "users", "refused: rita may not do this: users")
     served.client().delete("/api/v1/users/root")
     served.client().post("/nothing")
     assert served.store.audit.read(limit=1)[0].seq == row.seq

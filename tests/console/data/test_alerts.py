@@ -55,10 +55,10 @@ async def every(tables: DeltaTables, q: str, limit: int) -> list[int]:
         await pool.close()
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> DeltaTables:
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> DeltaTables:
     """Alerts of three days in six files: two of one time, a late one, one of an agent whose clock stands at 1970."""
-    tables = DeltaTables(str(tmp_path))
+    tables = DeltaTables(str(tmp_path_factory.mktemp("tables")))
     times = [0, 1, 2, 2, DAY, DAY + 1, DAY + 2, 2 * DAY, 2 * DAY + 1, 5]
     rows = [row(n, event_time=NOON + at, detected_at=NOON + at, entities=[{"kind": "ip", "value": f"192.0.2.{n}"}])
             for n, at in enumerate(times)]  # fmt: skip

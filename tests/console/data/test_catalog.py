@@ -1,20 +1,22 @@
-"""Bounds of a file's times: from commits, from a checkpoint, and none where the log has none."""
+"""Bounds of a file's times, from commits and from a checkpoint, and the files that they leave out."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from deltalake import DeltaTable
 
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import ALERTS
+from spark_jobs.tables.tables import Where
 from tests.console.made import row, write_alerts
 from tests.spark_jobs.landed import NOON
-from vedette_console.data.catalog import Catalog, Statistics
+from vedette_console.data.catalog import Catalog
 
 
 def test_bounds_are_those_of_the_rows(tmp_path: Path) -> None:
-    """Of the column behind the first 32, too; the upper one may be a millisecond too large."""
+    """Of a column that is none of the first 32, too; the upper one may be a millisecond too large."""
     write_alerts(DeltaTables(str(tmp_path)), [row(1), row(2, event_time=NOON + 5_000_123)])
     (file,) = Catalog(str(tmp_path)).files(ALERTS)
     low, high = file.bounds["counted_at"]
@@ -37,8 +39,13 @@ def test_a_checkpoint_has_what_commits_no_longer_have(tmp_path: Path) -> None:
     assert len(after) == 4
 
 
-def test_unknown_files_have_no_bounds(tmp_path: Path) -> None:
-    """So that they are never left out."""
-    write_alerts(DeltaTables(str(tmp_path)), [row(1)])
-    bounds = Statistics(str(tmp_path / "alerts"), ["counted_at"]).of(["received_date=2026-11-20/other.parquet"])
-    assert bounds == {"received_date=2026-11-20/other.parquet": {}}
+def test_files_are_left_out_by_their_times(tmp_path: Path) -> None:
+    """A question about a second is asked of the file alone that has rows of it."""
+    tables = DeltaTables(str(tmp_path))
+    for minute in range(3):
+        write_alerts(tables, [row(minute, event_time=NOON + minute * 60_000_000)])
+    catalog = Catalog(tables.root)
+    second = datetime.fromtimestamp(NOON / 1e6 + 60, UTC)
+    (file,) = catalog.files(ALERTS, Where(near={"counted_at": [(second, second)]}))
+    assert file.bounds["counted_at"][0] == NOON + 60_000_000
+    assert len(catalog.files(ALERTS)) == 3

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import AGENTS, ALERTS, TABLES
 from spark_jobs.tables.tables import Where
 from tests.console.made import row, write_alerts
-from tests.waits import eventually, until
+from tests.waits import DEADLINE, eventually, until
 from vedette_console.data import alerts
 from vedette_console.data.reader import EXPORTS, Pool, Reader, unless_gone
 from vedette_console.data.scope import SCOPED
@@ -30,8 +31,8 @@ NEVER = 3600.0
 
 
 @asynccontextmanager
-async def opened(folder: Path, **settings: float) -> AsyncIterator[Pool]:
-    pool = Pool(str(folder), **settings)  # type: ignore[arg-type]
+async def opened(folder: Path, **settings: Any) -> AsyncIterator[Pool]:
+    pool = Pool(str(folder), **settings)
     try:
         yield pool
     finally:
@@ -151,6 +152,34 @@ async def test_an_export_that_begins_late_is_interrupted(tmp_path: Path) -> None
             with pytest.raises(asyncio.CancelledError):
                 await task
         assert await pool.work(counted, ALL) == 0
+
+
+async def test_a_question_that_does_not_begin_frees_the_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong before its work: the next one is answered."""
+
+    def fails(*args: Any) -> Any:
+        raise ValueError("no beginning")
+
+    def pieces(reader: Reader) -> Iterator[bytes]:
+        yield b"%d" % counted(reader)
+
+    async with opened(tmp_path, readers=1) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(Reader, "begin", fails)
+            for ask in (pool.ask, pool.work, pool.stream):
+                with pytest.raises(ValueError, match="no beginning"):
+                    await ask(counted, ALL)
+        for _ in range(EXPORTS):
+            with pytest.raises(ValueError, match="no beginning"):
+                await pool.stream(fails, ALL)
+        with monkeypatch.context() as patch:
+            patch.setattr(pool, "_begin", fails)
+            for ask in (pool.ask, pool.work, pool.stream):
+                with pytest.raises(ValueError, match="no beginning"):
+                    await ask(counted, ALL)
+        async with asyncio.timeout(DEADLINE):
+            assert [await pool.ask(counted, ALL), await pool.work(counted, ALL)] == [0, 0]
+            assert [piece async for piece in await pool.stream(pieces, ALL)] == [b"0"]
 
 
 async def test_a_question_ends_in_time(tmp_path: Path) -> None:

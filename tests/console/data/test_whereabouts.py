@@ -31,9 +31,9 @@ async def test_an_agent_is_seen_at_its_own_site(tmp_path: Path) -> None:
         for site, troubles in (("linz", {"by-beat": [NOTE], "by-alert": [NOTE]}), ("vienna", {"own": []})):
             who = Principal("user", "user", (Grant(Role.VIEWER, "north", site),))
             listed = await pool.ask(agents.agents, who, now=WHEN)
-            assert {one.agent_id: one.troubles for one in listed.items} == troubles
+            assert {account.agent_id: account.troubles for account in listed.items} == troubles
             assert listed.sums.troubled == len([*filter(None, troubles.values())])
             sites = (await pool.ask(agents.sites, who, now=WHEN)).items
-            assert [(one.site, one.alerts) for one in sites if one.alerts] == [(site, 1)]
+            assert [(account.site, account.alerts) for account in sites if account.alerts] == [(site, 1)]
     finally:
         await pool.close()

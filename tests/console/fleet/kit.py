@@ -67,7 +67,7 @@ class Agents:
         self.keys = {name: authority.agent(name) for name in sites}
         self.came: list[tuple[str, Request]] = []
         """Everything that was asked."""
-        self._known: dict[tuple[str, str], Request] = {}
+        self._requests: dict[tuple[str, str], Request] = {}
         self._inbox: asyncio.Queue[Message] = asyncio.Queue()
         self.client = MqttClient(
             broker, "vedette-agents", subscriptions=[agent_topic(FLEET, "+", "commands")],
@@ -94,11 +94,11 @@ class Agents:
             if request.kind in (RESUME, CANCEL):
                 await self._again(agent, request)
             else:
-                self._known[agent, request.id] = request
+                self._requests[agent, request.id] = request
                 await self._reply(agent, request)
 
     async def _again(self, agent: str, request: Request) -> None:
-        request_before = self._known.get((agent, request.body["request"]))
+        request_before = self._requests.get((agent, request.body["request"]))
         if request_before is None:
             await self._part(agent, request.body["request"], [], "unknown")
         elif request.kind == CANCEL:

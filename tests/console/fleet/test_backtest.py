@@ -144,8 +144,8 @@ async def test_ends(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None
     links to the logs. Who has OWN waiting is refused, another is not."""
     monkeypatch.setattr(backtest, "OWN", 2)
     desk = Backtests(settings, live(), lambda id: None)
-    first, two = await desk.begin(ADMIN, order()), await desk.begin(ADMIN, order())
-    assert two.backtest.state == "queued"
+    first, second = await desk.begin(ADMIN, order()), await desk.begin(ADMIN, order())
+    assert second.backtest.state == "queued"
     with pytest.raises(Problem, match="too many backtests"):
         await desk.begin(ADMIN, order())
     await desk.begin(VIENNA, order())
@@ -156,12 +156,12 @@ async def test_ends(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None
     await desk.stop()
     again = Backtests(settings, live(), lambda id: None)
     await again.start()
-    page = again.backtest(ADMIN, two.backtest.id)
+    page = again.backtest(ADMIN, second.backtest.id)
     assert page.backtest.state == "interrupted"
     assert [*settings.work_folder.glob("backtests/*/logs")] == []
     assert "ended" in page.backtest.why
     with pytest.raises(Problem) as refused:
-        await again.cancel(ADMIN, two.backtest.id)
+        await again.cancel(ADMIN, second.backtest.id)
     assert refused.value.status == 409
 
 

@@ -42,7 +42,7 @@ RULES = [RuleFile(path="needle.yml", text=RULE)]
 NOW = utc_now()
 
 
-def found(request: Request, matches: int = 2) -> list[dict[str, Any]]:
+def hits(request: Request, matches: int = 2) -> list[dict[str, Any]]:
     """The reply to a hunt."""
     match = {"type": "match", "rule_id": "r1", "rule_title": "Needle", "level": "high", "kind": "detection",
              "input": "in", "offset": 7, "fields": {"message": "a needle <script>"}}  # fmt: skip
@@ -87,7 +87,7 @@ async def test_a_hunt(region: Region) -> None:
     """Counts by rule and host, first matches, notes; a silent agent is waited for, and answers when it is back; who may
     see one site sees that one's findings alone; both are in the centre's record."""
     async with at_work(region) as (fleet, agents):
-        agents.answers = {"vienna-1": found, "linz-1": lambda request: found(request, 5)}
+        agents.answers = {"vienna-1": hits, "linz-1": lambda request: hits(request, 5)}
         id = (await fleet.hunts.start(ADMIN, order())).hunt.id
         for pause in pauses():
             page = fleet.hunts.hunt(ADMIN, id)
@@ -105,7 +105,7 @@ async def test_a_hunt(region: Region) -> None:
         assert page.matches[0].fields == {"message": "a needle <script>"}
         assert page.matches_count == 7
         assert any("3 events were deleted" in note for note in page.notes)
-        agents.answers["vienna-2"] = found
+        agents.answers["vienna-2"] = hits
         page = await ended(fleet, id, "done")
         assert page.hunt.matches == 9
         assert page.hunt.share == 1.0
@@ -123,19 +123,19 @@ async def test_a_hunt(region: Region) -> None:
         assert (row.matches, row.asked, row.events) == (4, 2, 2000)
         (row,) = (fleet.hunts.listed(ADMIN)).items
         assert (row.id, row.state, row.matches, row.title) == (id, "done", 9, "Needle")
-        made = next(
+        line = next(
             row for row in Audit(region.folder / "requests/audit.jsonl").lines() if row["event"] == "request_made"
         )
-        assert made["operator"] == "otto"
-        assert made["reason"] == "case 17 (console: ada)"
-        assert made["group"] == "all"
+        assert line["operator"] == "otto"
+        assert line["reason"] == "case 17 (console: ada)"
+        assert line["group"] == "all"
 
 
 async def test_only_where_one_may(region: Region) -> None:
     """A hunt over all by one who may act at one site asks that site's agents by name; elsewhere it is refused, and so
     is a viewer; a hunt that touches other sites cannot be cancelled."""
     async with at_work(region) as (fleet, agents):
-        agents.answers = dict.fromkeys(SITES, found)
+        agents.answers = dict.fromkeys(SITES, hits)
         page = await fleet.hunts.start(VIENNA, order())
         await ended(fleet, page.hunt.id, "done")
         assert {agent for agent, request in agents.came if request.kind == "hunt"} == {"vienna-1", "vienna-2"}
@@ -165,7 +165,7 @@ async def test_a_cancelled_hunt(region: Region, monkeypatch: pytest.MonkeyPatch)
     """Agents at work are told; one that is silent is not waited for; what had been found stays."""
     monkeypatch.setattr(desk, "CANCEL_SECONDS", 1.0)
     async with at_work(region) as (fleet, agents):
-        agents.answers = {"vienna-1": found}
+        agents.answers = {"vienna-1": hits}
         id = (await fleet.hunts.start(ADMIN, order())).hunt.id
         await eventually("the answer", lambda: fleet.desk.at_work(id).hosts)  # type: ignore[union-attr]
         assert (await fleet.desk.cancel(ADMIN, id)).state == "cancelled"
@@ -182,11 +182,11 @@ async def test_a_cancelled_hunt(region: Region, monkeypatch: pytest.MonkeyPatch)
 async def test_a_restart_in_the_middle(region: Region) -> None:
     """The next console goes on where the one before was; also one whose request never left it."""
     async with at_work(region) as (fleet, agents):
-        agents.answers = {"vienna-1": found}
+        agents.answers = {"vienna-1": hits}
         id = (await fleet.hunts.start(ADMIN, order())).hunt.id
         await eventually("the answer", lambda: fleet.desk.at_work(id).hosts)  # type: ignore[union-attr]
     async with at_work(region) as (fleet, agents):
-        agents.answers = dict.fromkeys(SITES, found)  # they know nothing of it: it is sent again
+        agents.answers = dict.fromkeys(SITES, hits)  # they know nothing of it: it is sent again
         page = await ended(fleet, id, "done")
         assert page.hunt.matches == 6
         assert page.texts == RULES
@@ -204,6 +204,49 @@ async def test_a_restart_in_the_middle(region: Region) -> None:
                 await second.questions.ask(ADMIN, FLEET, "linz-1", Question(question="disk"))
 
 
+async def test_a_full_disk_at_the_end(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that is over and cannot be written down says why, and is over once the disk takes it; a cancelled one
+    keeps nobody from asking."""
+    monkeypatch.setattr(desk, "MAX_OWN", 1)
+    full, write = True, desk.Note.write
+
+    def failing(note: desk.Note, folder: Path) -> None:
+        if note.state and full:
+            raise OSError(28, "No space left on device")
+        write(note, folder)
+
+    monkeypatch.setattr(desk.Note, "write", failing)
+    async with at_work(region) as (fleet, agents):
+        agents.answers = dict.fromkeys(SITES, hits)
+        first = (await fleet.hunts.start(ADMIN, order())).hunt.id
+        await eventually("its end to fail", lambda: "No space" in fleet.hunts.hunt(ADMIN, first).hunt.why)
+        with pytest.raises(Problem, match="1 of your requests"):
+            await fleet.hunts.start(ADMIN, order())
+        await fleet.desk.cancel(ADMIN, first)
+        second = (await fleet.hunts.start(ADMIN, order())).hunt.id
+        await eventually("its end to fail", lambda: "No space" in fleet.hunts.hunt(ADMIN, second).hunt.why)
+        full = False
+        assert (await ended(fleet, second, "done")).hunt.matches == 6
+        await eventually("no request to be open", lambda: not any(map(fleet.desk.at_work, (first, second))))
+        assert fleet.hunts.hunt(ADMIN, first).hunt.state == "cancelled"
+        assert (region.folder / "requests" / "audit.jsonl").read_text().count('"request_collected"') == 2
+
+
+async def test_a_task_that_has_failed(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its request counts no more, and ends when it is cancelled."""
+    monkeypatch.setattr(desk, "MAX_OWN", 1)
+    async with at_work(region) as (fleet, agents):
+        agents.answers = dict.fromkeys(SITES, hits)
+        with monkeypatch.context() as patch:
+            patch.setattr(desk.Asked, "settled", lambda asked: 1 / 0)
+            id = (await fleet.hunts.start(ADMIN, order())).hunt.id
+            await eventually("it to fail", lambda: "division" in fleet.hunts.hunt(ADMIN, id).hunt.why)
+        other = (await fleet.hunts.start(ADMIN, order())).hunt.id
+        await ended(fleet, other, "done")
+        await fleet.desk.cancel(ADMIN, id)
+        await eventually("its end", lambda: fleet.desk.at_work(id) is None)
+
+
 async def test_a_broker_that_goes_away(region: Region) -> None:
     """The hunt says so, and goes on when it is back."""
     async with at_work(region) as (fleet, agents):
@@ -212,7 +255,7 @@ async def test_a_broker_that_goes_away(region: Region) -> None:
         region.broker.kill()
         await ended(fleet, id, "broker away")
         region.broker.start()
-        agents.answers = dict.fromkeys(SITES, found)
+        agents.answers = dict.fromkeys(SITES, hits)
         assert (await ended(fleet, id, "done")).hunt.matches == 6
 
 
@@ -247,7 +290,7 @@ async def test_hosts_that_say_anything(region: Region) -> None:
             {"type": "match", "rule_title": ["x"], "fields": {"deep": deep}},
             {"type": "end", "events": 2**64 - 1, "matches": 2**64 - 1, "reached": 2**62, "not_run": 7}]  # fmt: skip
     async with at_work(region) as (fleet, agents):
-        agents.answers = {"linz-1": found, "vienna-1": lambda request: rows}
+        agents.answers = {"linz-1": hits, "vienna-1": lambda request: rows}
         id = (await fleet.hunts.start(ADMIN, order())).hunt.id
         for pause in pauses():
             page = fleet.hunts.hunt(ADMIN, id)
@@ -262,7 +305,7 @@ async def test_hosts_that_say_anything(region: Region) -> None:
         (place / "console.json").write_bytes(damage)
     async with at_work(region) as (fleet, agents):
         assert [row.id for row in fleet.hunts.listed(ADMIN).items] == [id]
-        agents.answers["vienna-2"] = found
+        agents.answers["vienna-2"] = hits
         assert (await ended(fleet, id, "done")).hunt.matches == 4
 
 
@@ -271,13 +314,13 @@ async def test_forged_replies(region: Region) -> None:
     async with at_work(region) as (fleet, agents):
         id = (await fleet.hunts.start(ADMIN, order(group="", agents=["linz-1"]))).hunt.id
         await eventually("it to be asked", lambda: agents.came)
-        (row,) = found(agents.came[0][1], 999)[-2:-1]
+        (row,) = hits(agents.came[0][1], 999)[-2:-1]
         data = packed(orjson.dumps(row) + b"\n")
         part = Part(0, data, len(orjson.dumps(row)) + 1, True, "done")
         await agents.say("linz-1", "replies", pack(id, part, Authority().agent("linz-1")))
         await agents.say("linz-1", "replies", pack(id, part, agents.keys["vienna-1"]))
         await agents.say("linz-1", "replies", b"\x00" * 100)
-        agents.answers = {"linz-1": found}
+        agents.answers = {"linz-1": hits}
         assert (await ended(fleet, id, "done")).hunt.matches == 2
         refused = [
             row for row in Audit(region.folder / "requests/audit.jsonl").lines() if row["event"] == "reply_refused"

@@ -177,11 +177,9 @@ def proposal(**more: Any) -> Proposal:
 async def test_from_a_rule_to_all_agents(region: Steered) -> None:
     """A proposal is built on the present rules, signed, desired, goes to the canary, is paused, resumed and done; every
     step is in the fleet's record; who may act at one site may steer a group of that site alone."""
-    # Over 3 s: three roll-outs go through rings, each of which soaks for a second or two.
+    # Over 3 s: a roll-out goes through its rings, each of which soaks for a second or two.
     region.controller.start()
     async with at_work(region) as (fleet, _):
-        (first,) = (fleet.rollouts.page(ADMIN)).items
-        await state(fleet, first.change, "done")
         proposed = await fleet.proposals.propose(VIENNA, proposal())
         proposed = await finished(fleet, proposed)
         assert (proposed.state, proposed.version, proposed.problems, proposed.published) == ("applied", 2, [], True), (
@@ -210,18 +208,27 @@ async def test_from_a_rule_to_all_agents(region: Steered) -> None:
         for name in ("vienna-1", "vienna-2"):
             await eventually("it to run", partial(runs, fleet, name, 2))
 
-        again = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
-        assert again.state == "applied"
-        assert again.version == 3
-        assert (await fleet.rollouts.order(ADMIN, again.changes[0], "abort", "no")).outcome.startswith("done")
-        await state(fleet, again.changes[0], "aborted")
         for who, command in ((VIEWER, "pause"), (VIEWER, "abort")):
             with pytest.raises(Problem) as refused:
-                await fleet.rollouts.order(who, again.changes[0], command, "x")
+                await fleet.rollouts.order(who, change, command, "x")
             assert refused.value.status == 403
         with pytest.raises(Problem) as refused:
             await fleet.proposals.propose(VIENNA, proposal(group="rest"))
         assert refused.value.status == 403
+        assert [entry.id for entry in (fleet.proposals.listed(ADMIN)).items] == [proposed.id]
+
+
+@pytest.mark.long
+async def test_a_second_one_is_put_back(region: Steered) -> None:
+    """While the first goes through its rings, the same rule is proposed again, and that is aborted."""
+    region.controller.start()
+    async with at_work(region) as (fleet, _):
+        proposed = await finished(fleet, await fleet.proposals.propose(VIENNA, proposal()))
+        await state(fleet, proposed.changes[0], "rolling", "done")
+        again = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
+        assert (again.state, again.version) == ("applied", 3)
+        assert (await fleet.rollouts.order(ADMIN, again.changes[0], "abort", "no")).outcome.startswith("done")
+        await state(fleet, again.changes[0], "aborted")
         assert [entry.id for entry in (fleet.proposals.listed(ADMIN)).items] == [again.id, proposed.id]
 
 
@@ -270,9 +277,9 @@ async def test_what_is_refused(region: Steered) -> None:
 async def test_keys_that_lack(region: Steered) -> None:
     """With one signer the documents wait for another; without the author's key the answer has every command."""
     async with at_work(region, signer_keys=region.signers(1)) as (fleet, _):
-        made = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
-        assert made.state == "staged"
-        assert made.commands == [
+        done = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
+        assert done.state == "staged"
+        assert done.commands == [
             "vedette fleet sign --key YOUR.pem",
             f"vedette fleet apply --broker {region.broker.url}",
         ]
@@ -284,13 +291,14 @@ async def test_keys_that_lack(region: Steered) -> None:
         assert "wait for signatures" in again.problems[0].message
     region.documents.repository.discard()
     async with at_work(region, author_key=None) as (fleet, _):
-        made = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
-        assert made.state == "commands"
-        assert "vedette bundle sign" in made.commands[0]
-        assert Path(made.bundle).exists()
-        assert 'bundle = "bundles/rules-' in made.commands[1]
+        done = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
+        assert done.state == "commands"
+        assert "vedette bundle sign" in done.commands[0]
+        assert Path(done.bundle).exists()
+        assert 'bundle = "bundles/rules-' in done.commands[1]
 
 
+@pytest.mark.long
 async def test_orders_that_nobody_takes(region: Steered) -> None:
     """Without a controller an order waits, and is carried out when there is one; without a broker, with the wrong key
     or an expired one it is not given, and says why."""

@@ -247,7 +247,7 @@ class Answers:
     def _hunts(self, who: Principal, offset: int = 0, limit: int = 50) -> Listing[asked.HuntRow]:
         return Listing[asked.HuntRow](items=[self.hunt_row()], total=1)
 
-    def found(self) -> dict[str, Any]:
+    def hits(self) -> dict[str, Any]:
         w = self.w
         return {
             "rules": [
@@ -291,7 +291,7 @@ class Answers:
                 reason=w("busy"),
             )
         ]
-        return asked.HuntPage(hunt=self.hunt_row(), agents=agents, agents_count=1, **self.found())
+        return asked.HuntPage(hunt=self.hunt_row(), agents=agents, agents_count=1, **self.hits())
 
     def backtest_row(self) -> asked.BacktestRow:
         w = self.w
@@ -318,7 +318,7 @@ class Answers:
 
     def _backtest(self, who: Principal, id: str) -> asked.BacktestPage:
         hours = [asked.HourCount(hour=self.at(60 * (9 - n)), matches=n * n % 7) for n in range(9)]
-        return asked.BacktestPage(backtest=self.backtest_row(), events=90_000, agents=3, by_hour=hours, **self.found())
+        return asked.BacktestPage(backtest=self.backtest_row(), events=90_000, agents=3, by_hour=hours, **self.hits())
 
     def _evidence(self, who: Principal, alert: str) -> list[asked.EvidencePage]:
         w = self.w

@@ -14,17 +14,17 @@ ADDRESSES = {"href", "src", "action", "formaction", "xlink:href", "data", "srcdo
 class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.found: list[tuple[str, dict[str, str]]] = []
+        self.tags: list[tuple[str, dict[str, str]]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, {name: value or "" for name, value in attrs}))
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
 
 
 def tags(page: str) -> list[tuple[str, dict[str, str]]]:
     """Every tag with its attributes."""
     reader = _Reader()
     reader.feed(page)
-    return reader.found
+    return reader.tags
 
 
 def mistakes(page: str) -> Iterator[str]:

@@ -61,8 +61,8 @@ def _shared(counted: Mapping[bytes, int]) -> list[bytes]:
     ]
 
 
-def _apart(first: bytes, two: bytes) -> int:
-    return sum((a - b) ** 2 for a, b in zip(first, two, strict=True))
+def _apart(first: bytes, second: bytes) -> int:
+    return sum((a - b) ** 2 for a, b in zip(first, second, strict=True))
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

@@ -65,19 +65,49 @@ def renewed(page: Any, part: str) -> Iterator[None]:
     page.locator(f"body[data-settled={part}]").wait_for()
 
 
-def test_an_attackers_texts_on_every_page(tab: Open, hostile: Console, script: str) -> None:
-    """No dialog, no violation of the policy, no error, nothing fetched from elsewhere; fits a phone; accessible."""
-    # Over 3 s: every page there is, each looked through by axe-core.
+LOUD = (
+    "now", "alerts", "alert", "campaign", "entity", "agent", "roll-out", "rule", "filter", "hunt", "audit", "settings",
+)  # fmt: skip
+"""Pages that show most of an attacker's texts, and all scripts; one of each kind."""
+
+
+@pytest.mark.parametrize("loud", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_an_attackers_texts_on_every_page(tab: Open, hostile: Console, loud: bool) -> None:
+    """No dialog, no violation of the policy, no error, nothing fetched from elsewhere; fits a phone."""
+    # Over 3 s: twelve pages, and all others.
+    pages = {name: path for name, path in places(hostile).items() if (name in LOUD) == loud}
+    assert len(pages) >= len(LOUD)
     tab_ = tab(hostile, width=400, dark=True)
-    for name, path in places(hostile).items():
+    for name, path in pages.items():
         tab_.go(path)
         tab_.settled()
         tab_.page.mouse.move(200, 400)
         tab_.settled()
         assert tab_.heard == [], name
         assert tab_.wide() <= 0, name
-        assert tab_.findings(script) == [], name
         assert tab_.page.locator("main script, main img, main iframe, main style").count() == 0, name
+
+
+def test_accessible(tab: Open, hostile: Console, script: str) -> None:
+    """Axe-core has no serious finding on the first page, a list and an alert."""
+    # Over 3 s: axe-core looks through each.
+    pages = places(hostile)
+    tab_ = tab(hostile, width=400, dark=True)
+    for name in ("now", "alerts", "alert"):
+        tab_.go(pages[name])
+        tab_.settled()
+        assert tab_.findings(script) == [], name
+
+
+@pytest.mark.long
+def test_accessible_everywhere(tab: Open, hostile: Console, script: str) -> None:
+    tab_ = tab(hostile, width=400, dark=True)
+    for name, path in places(hostile).items():
+        tab_.go(path)
+        tab_.settled()
+        tab_.page.mouse.move(200, 400)
+        tab_.settled()
+        assert tab_.findings(script) == [], name
 
 
 @pytest.mark.long
@@ -147,14 +177,15 @@ def test_completion(tab: Open, plain: Console) -> None:
     assert not tab_.page.locator("#choices").is_visible()
 
 
+@pytest.mark.long
 def test_completion_of_what_was_typed_before_its_script_came(tab: Open, plain: Console) -> None:
     """On a slow line the choices come with the script, without another key."""
-    tab_, held = tab(plain), list[Any]()
-    tab_.page.route("**/complete.js", lambda route: held.append(route))
+    tab_, requests = tab(plain), list[Any]()
+    tab_.page.route("**/complete.js", lambda route: requests.append(route))
     with tab_.page.expect_request("**/complete.js"):
         tab_.go("/alerts")
     tab_.page.locator("#q").press_sequentially("leve")
-    held[0].continue_()
+    requests[0].continue_()
     tab_.page.locator("#choices li").first.wait_for()
 
 
@@ -202,6 +233,7 @@ def test_each_live_part_is_asked_for_again(tab: Open, plain: Console) -> None:
         plain.publish("rollouts", {})
 
 
+@pytest.mark.long
 def test_now_follows_two_decisions_in_a_row(tab: Open, tmp_path: Path) -> None:
     """Both campaigns leave an open page, though *Now* is made again only now and then."""
     # Over 3 s: tables and a console of its own, whose *Now* is made again only now and then.
@@ -224,6 +256,7 @@ def test_now_follows_two_decisions_in_a_row(tab: Open, tmp_path: Path) -> None:
             tab_.page.locator(f"#now a[href='{link}']").wait_for(state="detached")
 
 
+@pytest.mark.long
 def test_a_field_that_was_resized_is_asked_for_again(tab: Open, plain: Console) -> None:
     """A style that the browser gave a field is not written into the new one, which the policy forbids."""
     tab_ = tab(plain)
@@ -238,6 +271,7 @@ def test_a_field_that_was_resized_is_asked_for_again(tab: Open, plain: Console) 
     assert tab_.heard == []
 
 
+@pytest.mark.long
 def test_an_act_that_is_refused_says_why_beside_the_field(tab: Open, plain: Console) -> None:
     """And one that is done shows."""
     tab_ = tab(plain)
@@ -258,6 +292,7 @@ def test_an_act_that_is_refused_says_why_beside_the_field(tab: Open, plain: Cons
     assert "our own scanner" in page.locator("aside").first.inner_text()
 
 
+@pytest.mark.long
 def test_choices_are_kept(tab: Open, plain: Console) -> None:
     """Theme at once, time zone upon a reload; both on the next page, too."""
     tab_ = tab(plain)
@@ -275,11 +310,13 @@ def test_choices_are_kept(tab: Open, plain: Console) -> None:
 
 
 def test_the_editor_keeps_its_draft(tab: Open, plain: Console) -> None:
-    """And shows what lint says, with the line."""
+    """Also of what was written before its script had come; and shows what lint says, with the line."""
     from playwright.sync_api import expect
 
     tab_ = tab(plain)
     page = tab_.page
+    waiting = list[Any]()
+    page.route("**/editor.js*", lambda route: waiting.append(route))
     page.route(
         "**/api/v1/rules/lint",
         lambda route: route.fulfill(
@@ -303,14 +340,20 @@ def test_the_editor_keeps_its_draft(tab: Open, plain: Console) -> None:
             }
         ),
     )
-    tab_.go("/rules/new")
+    with page.expect_request("**/editor.js*"):
+        tab_.go("/rules/new")
     page.locator("#text").fill("title: mine\nid: 1\n")
+    page.unroute("**/editor.js*")
+    waiting.pop().continue_()
     page.locator("#lint li").first.wait_for()
     assert "line 2, column 1: <b>no</b> detection" in page.locator("#lint").inner_text()
     page.get_by_role("button", name="Go there").click()
     assert page.evaluate("document.activeElement.selectionStart") == len("title: mine\n")
     tab_.go("/rules/new")
     expect(page.locator("#text")).to_have_value("title: mine\nid: 1\n", timeout=WAIT)
+    page.locator("#text").fill("title: mine\nid: 2\n")
+    tab_.go("/rules/new")
+    expect(page.locator("#text")).to_have_value("title: mine\nid: 2\n", timeout=WAIT)
     assert tab_.heard == []
 
 
@@ -338,6 +381,7 @@ def test_what_one_types_stays(tab: Open, plain: Console) -> None:
         page.clock.fast_forward(LOOK)
 
 
+@pytest.mark.long
 def test_pictures_of_few_colours(browser: Any) -> None:
     """A picture with a palette has the same pixels; where there are more colours, none is far off."""
     page = browser.new_page()
@@ -346,8 +390,8 @@ def test_pictures_of_few_colours(browser: Any) -> None:
     assert pixels(page, palette(page, shot)) == pixels(page, shot)
     page.set_content("<body style='background:linear-gradient(90deg, #000, #fff, #f00, #0f0)'>")
     shot = page.screenshot()
-    (width, height, first), (*size, two) = pixels(page, shot), pixels(page, palette(page, shot))
+    (width, height, first), (*size, second) = pixels(page, shot), pixels(page, palette(page, shot))
     assert [width, height] == size
     assert len(set(zip(*[iter(first)] * 4, strict=True))) > COLOURS
-    assert max(abs(a - b) for a, b in zip(first, two, strict=True)) < 40
+    assert max(abs(a - b) for a, b in zip(first, second, strict=True)) < 40
     page.close()

@@ -36,7 +36,7 @@ def looked_at(client: Any, path: str, status: int = 200) -> str:
     return str(answer.text)
 
 
-@pytest.mark.parametrize("kind", ["plain", "hostile"])
+@pytest.mark.parametrize("kind", [pytest.param("plain", marks=pytest.mark.long), "hostile"])
 def test_every_page(kind: str, request: pytest.FixtureRequest) -> None:
     """Each is well-formed, small, accessible by its markup, and runs nothing of what logs, rules or labels say."""
     console: Console = request.getfixturevalue(kind)
@@ -134,7 +134,7 @@ def test_first_things_are_in_the_viewers_time(plain: Console) -> None:
         texts[zone] = re.findall(r'<time datetime="([^"]+)"[^>]*>([^<]+)</time>', shown)
     assert texts["UTC"]
     assert [at for at, _ in texts["UTC"]] == [at for at, _ in texts["Asia/Kolkata"]]
-    assert all(first != two for (_, first), (_, two) in zip(*texts.values(), strict=True))
+    assert all(first != second for (_, first), (_, second) in zip(*texts.values(), strict=True))
 
 
 def test_live_parts(plain: Console) -> None:

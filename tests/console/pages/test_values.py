@@ -100,8 +100,8 @@ def test_addresses_are_escaped() -> None:
 
 def test_bars_fill_the_height() -> None:
     """The highest column is as high as there is room, each level above those below it."""
-    drawn = shapes.bars([("a", "", {"low": 2, "critical": 2}), ("b", "/x", {}), ("c", "", {"low": 1})], ["1", "2"])
-    first, empty, last = drawn.bars
+    chart = shapes.bars([("a", "", {"low": 2, "critical": 2}), ("b", "/x", {}), ("c", "", {"low": 1})], ["1", "2"])
+    first, empty, last = chart.bars
     assert [piece.level for piece in first.pieces] == ["low", "critical"]
     assert first.pieces[1].y + first.pieces[1].height == first.pieces[0].y
     assert (empty.pieces, empty.href) == ((), "/x")
@@ -126,9 +126,9 @@ def test_lanes_and_graph() -> None:
         Node(id="2", kind="site", label="f/a", alerts=3, x=1, y=0),
     ]
     edges = [Edge(source="1", target="2", alerts=3, level="high"), Edge(source="1", target="9", alerts=3, level="high")]
-    drawn = shapes.drawing(Graph(nodes=nodes, edges=edges, more=0))
-    assert [box.href for box in drawn.boxes] == ["/entities/ip/%3Cb%3E", "/alerts?q=site%3A%22a%22"]
-    assert len(drawn.ties) == 1
+    graph = shapes.drawing(Graph(nodes=nodes, edges=edges, more=0))
+    assert [box.href for box in graph.boxes] == ["/entities/ip/%3Cb%3E", "/alerts?q=site%3A%22a%22"]
+    assert len(graph.ties) == 1
 
 
 def test_a_rules_file(tmp_path: Path) -> None:

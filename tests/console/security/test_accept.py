@@ -57,30 +57,34 @@ def refused(connection: socket.socket, text: bytes) -> bool:
     return False
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """A console of this host alone."""
+    with console(tmp_path_factory.mktemp("console")) as served:
+        yield served
+
+
 @pytest.mark.parametrize("says", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "])
-def test_half_a_request(tmp_path: Path, says: bytes) -> None:
+def test_half_a_request(served: Console, says: bytes) -> None:
     """Is ended after a while, whatever there is of it."""
-    with console(tmp_path) as served, strangers(served, 1, says) as (connection,):
+    with strangers(served, 1, says) as (connection,):
         later(served, HEAD_SECONDS)
         assert over(connection)
 
 
-def test_half_a_second_request(tmp_path: Path) -> None:
+def test_half_a_second_request(served: Console) -> None:
     """Of a connection that had one answered."""
-    with (
-        console(tmp_path) as served,
-        strangers(served, 1, b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n") as (connection,),
-    ):
+    with strangers(served, 1, b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n") as (connection,):
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 ")
         connection.sendall(b"\r\n")
         later(served, HEAD_SECONDS)
         assert over(connection)
 
 
-def test_half_a_body(tmp_path: Path) -> None:
+def test_half_a_body(served: Console) -> None:
     """Of one who is not logged in, too."""
     says = b"POST /api/v1/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
-    with console(tmp_path) as served, strangers(served, 1, says) as (connection,):
+    with strangers(served, 1, says) as (connection,):
         later(served, BODY_SECONDS)
         assert over(connection)
 
@@ -99,18 +103,17 @@ def test_half_a_handshake(tmp_path: Path) -> None:
         assert _answers(served, context)
 
 
-def test_an_endless_head(tmp_path: Path) -> None:
+def test_an_endless_head(served: Console) -> None:
     """Is not collected."""
-    with console(tmp_path) as served, strangers(served, 1, b"GET / HTTP/1.1\r\n") as (connection,):
+    with strangers(served, 1, b"GET / HTTP/1.1\r\n") as (connection,):
         assert refused(connection, b"X: " + b"x" * 10_000 + b"\r\n")
 
 
-def test_many_of_one_address(tmp_path: Path) -> None:
+def test_many_of_one_address(served: Console) -> None:
     """Each further one is reset at once; when some are gone there is room again."""
-    with console(tmp_path) as served:
-        with strangers(served, EACH + 20, b"GET / HT") as connections:
-            assert over(connections[-1])
-        until("an answer", lambda: _answers(served))
+    with strangers(served, EACH + 20, b"GET / HT") as connections:
+        assert over(connections[-1])
+    until("an answer", lambda: _answers(served))
 
 
 def test_half_requests_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from argon2 import PasswordHasher
 
 from vedette_console.security import passwords
 from vedette_console.security.limits import LARGEST, Attempts
@@ -57,10 +58,11 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(vars(attempts)["_failed"]) == LARGEST
 
 
-def test_passwords() -> None:
-    """The right one is taken, a wrong one and that of nobody are not; the hash is argon2id's and salted."""
+def test_passwords(cheap_passwords: PasswordHasher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The right one is taken, a wrong one and that of nobody are not; the hash is argon2id's, salted, and dear."""
+    monkeypatch.setattr(passwords, "_hasher", cheap_passwords)
     hashed = passwords.make("correct horse battery")
-    assert hashed.startswith("$argon2id$")
+    assert hashed.startswith("$argon2id$v=19$m=65536,t=3,p=1$")
     assert hashed != passwords.make("correct horse battery")
     assert passwords.check(hashed, "correct horse battery")
     assert not passwords.check(hashed, "correct horse batterz")

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urljoin
 
 import httpx2
@@ -52,14 +53,14 @@ def provider(redirect: str) -> Iterator[str]:
 
 
 @contextmanager
-def both(folder: Path, **settings: object) -> Iterator[Console]:
+def both(folder: Path, **settings: Any) -> Iterator[Console]:
     """A console that knows a provider."""
     port = own_port()
     secret = folder / "secret"
     secret.write_text("a-secret-of-the-tests\n")
     with provider(f"http://127.0.0.1:{port}{CALLBACK}") as issuer:
         options = {"client_id": "vedette", "client_secret_file": secret, **settings}
-        with console(folder, port=port, oidc=Oidc(issuer, **options)) as served:  # type: ignore[arg-type]
+        with console(folder, port=port, oidc=Oidc(issuer, **options)) as served:
             yield served
 
 

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,18 @@ SECRET = "a secret of the tests, which is long enough"
 DAY = 86_400_000_000
 
 
+@cache
+def signing_key() -> RSAKey:
+    """One for all providers: finding primes takes longer than most tests here."""
+    return RSAKey.generate_key(2048, parameters={"kid": "1"})
+
+
 class Provider:
     """Answers as the test says: ``signs`` by this algorithm, ``lists`` these; ``claims`` are of the ID token, ``info``
     of UserInfo, ``said`` of its description."""
 
     def __init__(self) -> None:
-        self.key = RSAKey.generate_key(2048, parameters={"kid": "1"})
+        self.key = signing_key()
         self.signs, self.lists = "RS256", ["RS256"]
         self.claims: dict[str, Any] = {"sub": "s-1", "preferred_username": "ann"}
         self.info: dict[str, Any] | None = None

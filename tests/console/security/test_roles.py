@@ -82,10 +82,10 @@ def test_an_unknown_act_is_a_mistake() -> None:
 
 def test_sites() -> None:
     """The rows that are seen: all, or those of the places where one may."""
-    two = user(Grant(Role.VIEWER, "plants", "vienna"), Grant(Role.ANALYST, "shops"))
-    assert two.sites() == Scope(False, (("plants", "vienna"), ("shops", "*")))
-    assert two.sites("triage") == Scope(False, (("shops", "*"),))
-    assert [two.sites().sees(*place) for place in (("plants", "vienna"), ("shops", "x"), ("plants", "x"))] == [
+    asker = user(Grant(Role.VIEWER, "plants", "vienna"), Grant(Role.ANALYST, "shops"))
+    assert asker.sites() == Scope(False, (("plants", "vienna"), ("shops", "*")))
+    assert asker.sites("triage") == Scope(False, (("shops", "*"),))
+    assert [asker.sites().sees(*place) for place in (("plants", "vienna"), ("shops", "x"), ("plants", "x"))] == [
         True, True, False,
     ]  # fmt: skip
     assert user(Grant(Role.VIEWER), Grant(Role.VIEWER, "a", "b")).sites().all

@@ -282,7 +282,7 @@ def difference(before: tuple[int, str], after: tuple[int, str]) -> str:
     """Where two answers part, for a test that fails."""
     if before[0] != after[0]:
         return f"{before[0]} {before[1][:200]} → {after[0]} {after[1][:200]}"
-    at = next((i for i, (old, two) in enumerate(zip(before[1], after[1], strict=False)) if old != two), 0)
+    at = next((i for i, (old, new) in enumerate(zip(before[1], after[1], strict=False)) if old != new), 0)
     return f"{before[1][max(0, at - 60) : at + 60]!r} → {after[1][max(0, at - 60) : at + 60]!r}"
 
 

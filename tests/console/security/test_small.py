@@ -148,9 +148,9 @@ def test_behind_a_proxy(tmp_path: Path) -> None:
 def test_one_key_one_operator() -> None:
     """A list in which two names have one key is none: nobody could say who has signed."""
     key = Ed25519PrivateKey.generate().public_key()
-    ann, two = (Operator(name, key, frozenset({"viewer"}), 1_000_000) for name in ("ann", "bob"))
+    ann, bob = (Operator(name, key, frozenset({"viewer"}), 1_000_000) for name in ("ann", "bob"))
     with pytest.raises(ValueError, match="ann and bob have the same key"):
-        Operators("plants", 1, {"ann": ann, "bob": two})
+        Operators("plants", 1, {"ann": ann, "bob": bob})
     good = Operators("plants", 1, {"ann": ann}).to_bytes()
     row = good.decode()
     begin, end = row.index("{", row.index("[")), row.rindex("]")

@@ -40,15 +40,15 @@ def same(body: bytes, as_protobuf: bool) -> Outcome:
 def natively(body: bytes, as_protobuf: bool) -> tuple[list[list[bytes]], bool]:
     """What the kernel makes by itself, step by step, and whether it is all."""
     assert otlp._KERNEL is not None
-    steps, found = otlp_native.events(otlp._KERNEL, body, not as_protobuf), list[list[bytes]]()
+    steps, steps_done = otlp_native.events(otlp._KERNEL, body, not as_protobuf), list[list[bytes]]()
     while True:
         try:
-            found.append(split(next(steps)))
+            steps_done.append(split(next(steps)))
         except StopIteration as done:
-            return found, done.value[1]
+            return steps_done, done.value[1]
 
 
-def taken(body: bytes, as_protobuf: bool) -> list[bytes]:
+def events_of(body: bytes, as_protobuf: bool) -> list[bytes]:
     """The events of a body that the kernel must read to its end."""
     steps, whole = natively(body, as_protobuf)
     events = [event for some in steps for event in some]
@@ -59,9 +59,9 @@ def taken(body: bytes, as_protobuf: bool) -> list[bytes]:
 
 def usual(count: int = 3) -> ExportLogsServiceRequest:
     """As exporters make them."""
-    made = ExportLogsServiceRequest()
+    request = ExportLogsServiceRequest()
     for number in range(2):
-        of_resource = made.resource_logs.add(schema_url="https://opentelemetry.io/schemas/1.37.0")
+        of_resource = request.resource_logs.add(schema_url="https://opentelemetry.io/schemas/1.37.0")
         of_resource.resource.attributes.extend(pairs({"service.name": f"shop-{number}", "k8s.pod.name": "p", "n": 1}))
         of_scope = of_resource.scope_logs.add(schema_url="https://opentelemetry.io/schemas/1.37.0")
         of_scope.scope.name, of_scope.scope.version = "lib", "1.2"
@@ -93,4 +93,4 @@ def usual(count: int = 3) -> ExportLogsServiceRequest:
                 event_name="login",
                 flags=1,
             )
-    return made
+    return request

@@ -43,8 +43,8 @@ def ended(steps: Generator[object, None, T]) -> T:
         try:
             next(steps)
         except StopIteration as done:
-            found: T = done.value
-            return found
+            value: T = done.value
+            return value
 
 
 def objects(events: list[bytes]) -> list[Any]:

@@ -14,11 +14,11 @@ EVENT = "/services/collector/event"
 
 def test_events() -> None:
     """Objects one after the other, however they are separated: each one event, its metadata under ECS's names."""
-    one = {"time": 1790000000.25, "host": "web-1", "source": "/var/log/app", "sourcetype": "app", "index": "main",
+    first = {"time": 1790000000.25, "host": "web-1", "source": "/var/log/app", "sourcetype": "app", "index": "main",
            "event": {"user": "bob", "n": 1}, "fields": {"k8s.pod.name": "p"}}  # fmt: skip
-    two = {"event": "plain text"}
+    second = {"event": "plain text"}
     for between in (b"", b"\n", b"\r\n \n"):
-        events, said = read(EVENT, orjson.dumps(one) + between + orjson.dumps(two))
+        events, said = read(EVENT, orjson.dumps(first) + between + orjson.dumps(second))
         assert objects(events) == [
             {"@timestamp": 1790000000.25, "host.name": "web-1", "source": "/var/log/app", "sourcetype": "app",
              "index": "main", "user": "bob", "n": 1, "kubernetes.pod.name": "p"},

@@ -60,21 +60,21 @@ def request(
     return made
 
 
-def as_json(made: ExportLogsServiceRequest) -> bytes:
+def as_json(request: ExportLogsServiceRequest) -> bytes:
     """OTLP's JSON: as protobuf's own, but identifiers in hex and enumerations as numbers."""
-    found = MessageToDict(made, use_integers_for_enums=True)
-    for of_resource, of_message in zip(found.get("resourceLogs", []), made.resource_logs, strict=True):
+    found = MessageToDict(request, use_integers_for_enums=True)
+    for of_resource, of_message in zip(found.get("resourceLogs", []), request.resource_logs, strict=True):
         for of_scope, scope in zip(of_resource.get("scopeLogs", []), of_message.scope_logs, strict=True):
             for log, message in zip(of_scope.get("logRecords", []), scope.log_records, strict=True):
                 log["traceId"], log["spanId"] = message.trace_id.hex(), message.span_id.hex()
     return json.dumps(found).encode()
 
 
-def both(made: ExportLogsServiceRequest) -> list[Any]:
+def both(request: ExportLogsServiceRequest) -> list[Any]:
     """The events, which are the same by JSON and by protobuf."""
-    by_json, said = read(LOGS, as_json(made))
+    by_json, said = read(LOGS, as_json(request))
     assert (said.status, said.body) == (200, b"{}")
-    by_protobuf, said = read(LOGS, made.SerializeToString(), PROTOBUF)
+    by_protobuf, said = read(LOGS, request.SerializeToString(), PROTOBUF)
     assert (said.status, said.body, said.content_type) == (200, b"", PROTOBUF)
     assert objects(by_protobuf) == objects(by_json)
     return objects(by_protobuf)

@@ -13,7 +13,7 @@ pytest.importorskip("opentelemetry.proto", reason="an environment from before: m
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-from tests.inputs.push.both import natively, same, taken, usual
+from tests.inputs.push.both import events_of, natively, same, usual
 from tests.inputs.push.test_otlp import any_value, as_json, pairs, request
 from vedette.engine import kernel
 from vedette.inputs.push import texts
@@ -90,11 +90,11 @@ def requests(draw: st.DrawFn) -> ExportLogsServiceRequest:
 @pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(requests())
-def test_any_request(made: ExportLogsServiceRequest) -> None:
+def test_any_request(request: ExportLogsServiceRequest) -> None:
     """Protobuf and JSON, with whatever values, names and texts."""
-    same(made.SerializeToString(), True)
-    same(as_json(made), False)
-    same(json.dumps(orjson.loads(as_json(made)), ensure_ascii=False, indent=1).encode("utf-8", "replace"), False)
+    same(request.SerializeToString(), True)
+    same(as_json(request), False)
+    same(json.dumps(orjson.loads(as_json(request)), ensure_ascii=False, indent=1).encode("utf-8", "replace"), False)
 
 
 def test_what_exporters_send_is_read_natively() -> None:
@@ -105,17 +105,19 @@ def test_what_exporters_send_is_read_natively() -> None:
         body=any_value("<13>Nov 23 06:16:34 web-1 app[7]: said"),
         attributes=pairs({"appname": "app", "message": "said", "proc_id": "7", "hostname": "web-1", "priority": 13}),
     )
-    assert taken(made.SerializeToString(), True) == taken(as_json(made), False)
-    assert b'"MESSAGE":"said","SYSLOG_IDENTIFIER":"app","_HOSTNAME":"web-1"' in b"".join(taken(as_json(made), False))
+    assert events_of(made.SerializeToString(), True) == events_of(as_json(made), False)
+    assert b'"MESSAGE":"said","SYSLOG_IDENTIFIER":"app","_HOSTNAME":"web-1"' in b"".join(
+        events_of(as_json(made), False)
+    )
     for empty in (b"", usual(0).SerializeToString()):
-        assert taken(empty, True) == []
+        assert events_of(empty, True) == []
     for text in (
         b"{}",
         b'{"resourceLogs":null}',
         b'{"resourceLogs":[{"resource":null,"scopeLogs":[]}]}\n',
         as_json(usual(0)),
     ):
-        assert taken(text, False) == []
+        assert events_of(text, False) == []
 
 
 def test_what_a_record_says_goes_before_what_is_about_it() -> None:
@@ -128,7 +130,7 @@ def test_what_a_record_says_goes_before_what_is_about_it() -> None:
         b'{"severityNumber":77,"body":{"intValue":null}}': b'{"message":0,"log.level":"","a":1}',
         b"{}": b'{"a":1}',
     }.items():
-        assert taken(head + log + b"]}]}]}", False) == [wanted]
+        assert events_of(head + log + b"]}]}]}", False) == [wanted]
 
 
 def with_body(text: str) -> bytes:
@@ -138,7 +140,7 @@ def with_body(text: str) -> bytes:
 @given(floats)
 def test_floats(number: float) -> None:
     """As orjson writes them: in protobuf, in JSON, and in a text that is JSON."""
-    taken(request([LogRecord(body=any_value(number))]).SerializeToString(), True)
+    events_of(request([LogRecord(body=any_value(number))]).SerializeToString(), True)
     for written in (repr(number), f"{number:.3e}", f"{number:f}") if number - number == 0 else ():
         same(with_body(json.dumps({"stringValue": f'{{"a":{written}}}'})), False)
         same(with_body(f'{{"doubleValue":{written}}}'), False)

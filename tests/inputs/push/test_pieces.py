@@ -7,12 +7,13 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("opentelemetry.proto", reason="an environment from before: make environment")
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from tests.deep import examples
 from tests.inputs.push.reading import objects, read
 from vedette.inputs.push import pieces, wire
 from vedette.inputs.push.base import LOKI_PATH, PROTOBUF, Refused
@@ -51,7 +52,7 @@ def test_expressions() -> None:
         assert found.end() in (0, 30, 32, 38)
 
 
-steps = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+steps = examples(30)
 
 
 @steps

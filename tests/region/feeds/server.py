@@ -120,12 +120,12 @@ class Server:
         if path != f"/api2/collections/{COLLECTION}/objects/":
             return None, {}
         wanted = query.get("match[type]", "").split(",")
-        found = [(date, one) for date, one in self.objects if date > query.get("added_after", "")]
-        found = [(date, one) for date, one in found if one["type"] in wanted]
+        objects = [(date, one) for date, one in self.objects if date > query.get("added_after", "")]
+        objects = [(date, one) for date, one in objects if one["type"] in wanted]
         start = int(query.get("next", 0))
-        page = found[start : start + self.page]
+        page = objects[start : start + self.page]
         document: dict[str, Any] = {"objects": [one for _, one in page]} if page else {}
-        if start + self.page < len(found):
+        if start + self.page < len(objects):
             document["more"] = True
             if self.by_next:
                 document["next"] = str(start + self.page)

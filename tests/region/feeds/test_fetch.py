@@ -297,6 +297,45 @@ def test_what_a_lookup_has(region: Region) -> None:
     assert not (region.lookups / "intel_url.vlookup").exists()
 
 
+def test_an_entry_with_many_links(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of however many links an entry has, MAX_LINKS are stored and their threats named, once for all its values."""
+    from vedette.region.feeds import store
+
+    values, links = 50, store.MAX_LINKS + 20
+    steps = 0
+
+    class Counted(sqlite3.Connection):
+        def execute(self, sql: str, *more: Any) -> sqlite3.Cursor:
+            nonlocal steps
+            steps += "group_concat" in sql
+            return super().execute(sql, *more)
+
+    class Library:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(sqlite3, name)
+
+        def connect(self, *args: Any, **more: Any) -> sqlite3.Connection:
+            return sqlite3.connect(*args, **more, factory=Counted)
+
+    monkeypatch.setattr(store, "sqlite3", Library())
+    pattern = " OR ".join(f"domain-name:value = 'a{n}.example'" for n in range(values))
+    (region.folder / "a.json").write_bytes(bundle(
+        indicator(1, f"[{pattern}]", name="plain"),
+        *({"type": "malware", "id": f"malware--{n}", "modified": "2026-05-01T00:00:00Z", "name": f"m{n:03}"}
+          for n in range(links)),
+        *({"type": "relationship", "id": f"relationship--{n:03}", "modified": "2026-05-01T00:00:00Z",
+           "relationship_type": "indicates", "source_ref": "indicator--1", "target_ref": f"malware--{n}"}
+          for n in range(links)),
+    ))  # fmt: skip
+    region.feeds('name = "a"\ntype = "stix"\npath = "a.json"\nkinds = ["domain"]')
+    assert region.fetch()["lookups"][0]["rows"] == values
+    threat = ", ".join(f"m{n:03}" for n in range(links))[:512]
+    assert {(region.get("domain", f"a{n}.example") or {})["threat"] for n in range(values)} == {threat}
+    with closing(sqlite3.connect(region.lookups / ".feeds" / "feeds.sqlite3")) as db:
+        assert db.execute("SELECT count(*) FROM link WHERE source <> ''").fetchone() == (store.MAX_LINKS,)
+    assert 0 < steps < 10  # not once for each value
+
+
 def test_ingest_s_table_has_what_the_lookups_have(region: Region) -> None:
     """``intel_feeds.parquet``: kinds as ingest calls them, what holds now, as it was where nothing changed. No feed can
     name an address as the owner's own; a kind for which no feed asks any more is gone."""

@@ -24,12 +24,12 @@ RINGS = (Ring("canary", 1800.0, agents=5), Ring("tenth", 1800.0, percent=10.0), 
 def bundle(serial: int = 1, rings: tuple[Ring, ...] = RINGS, **gates: Any) -> Desired:
     """One group of all, whose bundle changes from OLD to NEW."""
     change = Change(f"c{serial}", NEW, OLD)
-    made = desired(serial, group("everyone", bundles={"default": change}), rings=rings)
-    return read_desired(Desired(**{**_fields(made), "gates": gates}).to_bytes(), FLEET)
+    document = desired(serial, group("everyone", bundles={"default": change}), rings=rings)
+    return read_desired(Desired(**{**_fields(document), "gates": gates}).to_bytes(), FLEET)
 
 
-def _fields(made: Desired) -> dict[str, Any]:
-    return {name: getattr(made, name) for name in Desired.__slots__}
+def _fields(document: Desired) -> dict[str, Any]:
+    return {name: getattr(document, name) for name in Desired.__slots__}
 
 
 def beat(id: str, time: int, **figures: Any) -> dict[str, Any]:
@@ -64,9 +64,9 @@ class Host:
     history: list[tuple[int, str]] = field(default_factory=list)
 
     def follow(self, document: Desired, rollout: Rollout | None, now: int) -> None:
-        found = wanted(document, rollout, self.id, {"id": self.id})
-        assert found is not None
-        chosen = found.bundles["default"]
+        target = wanted(document, rollout, self.id, {"id": self.id})
+        assert target is not None
+        chosen = target.bundles["default"]
         self.serials = (document.serial, rollout.serial if rollout else 0)
         if chosen is not None and chosen.sha256 != self.runs:
             self.runs = chosen.sha256
@@ -93,7 +93,7 @@ class World:
         self.notes: dict[str, Note] = {}
         self.rows = b"\x90"
         self.events: list[tuple[str, str]] = []
-        self.given: set[str] = set()
+        self.reached: set[str] = set()
         self.start()
 
     def start(self) -> None:
@@ -128,9 +128,9 @@ class World:
         self.events += [(step.change.id, move.event) for step, move in moves if move.event]
         if changed:
             serial = self.rollout.serial + 1 if self.rollout else 1
-            made = Rollout(FLEET, serial, dict(self.steering.progress))
-            self.rollout = read_rollout(made.to_bytes(), FLEET)
-            self.given |= {id for id in self.hosts if self._may(id)}
+            rollout = Rollout(FLEET, serial, dict(self.steering.progress))
+            self.rollout = read_rollout(rollout.to_bytes(), FLEET)
+            self.reached |= {id for id in self.hosts if self._may(id)}
         if die == "committed":
             return self._died()
         return False
@@ -140,9 +140,9 @@ class World:
         return True
 
     def _may(self, id: str) -> bool:
-        found = wanted(self.document, self.rollout, id, {"id": id})
-        assert found is not None
-        chosen = found.bundles["default"]
+        target = wanted(self.document, self.rollout, id, {"id": id})
+        assert target is not None
+        chosen = target.bundles["default"]
         return chosen is not None and chosen.sha256 == NEW.sha256
 
     def minute(self, *, die: str = "") -> None:
@@ -154,7 +154,7 @@ class World:
                     host.follow(self.document, self.rollout, self.now)
                 self.worse(host, self)
                 self.steering.agents.take(host.id, host.beat(self.now), self.now)
-                assert host.runs == OLD.sha256 or host.id in self.given, f"{host.id} runs what it was not given"
+                assert host.runs == OLD.sha256 or host.id in self.reached, f"{host.id} runs what it was not given"
         self.step(die=die)
 
     def minutes(self, n: int) -> None:

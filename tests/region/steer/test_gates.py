@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,13 +35,13 @@ def case(**figures: Any) -> Case:
     return Case(now, mark, vitals.rates(first, mark), vitals.rates(mark, now), lag)
 
 
-def found(one: Case) -> set[str]:
+def gates_of(one: Case) -> set[str]:
     return {finding.gate for finding in DEFAULT.findings(one)}
 
 
 def test_an_agent_as_usual() -> None:
     """Nothing is found, also where nothing is known."""
-    assert found(case()) == found(Case(None)) == found(Case(read(START))) == set()
+    assert gates_of(case()) == gates_of(Case(None)) == gates_of(Case(read(START))) == set()
 
 
 @pytest.mark.parametrize(
@@ -60,31 +62,31 @@ def test_an_agent_as_usual() -> None:
 )
 def test_each_gate(gate: str, figures: dict[str, Any], fine: dict[str, Any]) -> None:
     """Just above its limit, and not at it."""
-    assert found(case(**figures)) == {gate}
-    assert found(case(**fine)) == set()
+    assert gates_of(case(**figures)) == {gate}
+    assert gates_of(case(**fine)) == set()
     off = limits({gate: False})
     assert off.findings(case(**figures)) == ()
 
 
 def test_a_refusal_and_silence() -> None:
     """What the fleet sees, and no heartbeat's figures."""
-    assert found(Case(None, refusal="the dry run failed")) == {"refused"}
-    assert (found(Case(None, silent=301.0)), found(Case(None, silent=300.0))) == ({"silence"}, set())
+    assert gates_of(Case(None, refusal="the dry run failed")) == {"refused"}
+    assert (gates_of(Case(None, silent=301.0)), gates_of(Case(None, silent=300.0))) == ({"silence"}, set())
 
 
 def test_restarts_are_those_that_were_no_crash() -> None:
     """Ten lives that were killed are crashes, and no restarts; a controller that did not ask before finds nothing."""
-    assert found(case(starts=11, crashes=10)) == {"crashes"}
-    assert found(case(starts=15, crashes=10)) == {"crashes", "restarts"}
+    assert gates_of(case(starts=11, crashes=10)) == {"crashes"}
+    assert gates_of(case(starts=15, crashes=10)) == {"crashes", "restarts"}
     one = case(starts=500)
     assert one.mark is not None
-    assert found(one._replace(mark=vitals.Vitals(*one.mark[:-1]))) == set()
+    assert gates_of(one._replace(mark=vitals.Vitals(*one.mark[:-1]))) == set()
     row = beat("a", START)
     del row["process"]["starts"]
     old = vitals.read(row)
     assert old is not None
     for other in (one._replace(now=old), one._replace(mark=old)):
-        assert "restarts" not in found(other)
+        assert "restarts" not in gates_of(other)
 
 
 def test_whatever_is_in_quarantine_counts() -> None:
@@ -125,7 +127,7 @@ def test_a_rule_that_was_not_among_those_named() -> None:
     one = Case(now, mark, vitals.rates(before, mark), vitals.rates(mark, now))
     assert one.before is not None
     assert round(one.before.rest, 2) == 16.67
-    assert found(one) == set()  # 3,000 more in an hour: not more than three times 1,000
+    assert gates_of(one) == set()  # 3,000 more in an hour: not more than three times 1,000
 
 
 @pytest.mark.parametrize("junk", [{}, {"inputs": 3}, {**beat("a", 1), "totals": None}, {**beat("a", 1), "time": "x"},
@@ -135,11 +137,11 @@ def test_junk(junk: dict[str, Any]) -> None:
     assert vitals.read(junk) is None
 
 
-def ring(bad: int, given: int, others: int, of: int, gate: str = "crashes", times: float = 1.0) -> bool:
+def ring(bad: int, reached: int, others: int, of: int, gate: str = "crashes", times: float = 1.0) -> bool:
     """Whether a ring fails with so many bad agents of the given, and so many of those without the change."""
     inside: Mapping[str, Sequence[Finding]] = {f"a{i}": (Finding(gate, "bad", times),) for i in range(bad)}
     outside: Mapping[str, Sequence[Finding]] = {f"b{i}": (Finding(gate, "bad", times),) for i in range(others)}
-    return bool(verdict(DEFAULT, inside, given, outside, of))
+    return bool(verdict(DEFAULT, inside, reached, outside, of))
 
 
 def test_shares() -> None:
@@ -161,3 +163,12 @@ def test_the_table_of_limits() -> None:
     assert [line.split(":")[0] for line in str(refused.value).splitlines()] == [
         "crash", "share", "taken", "cpu", "silence", "memory", "refused",
     ]  # fmt: skip
+
+
+def test_the_page_lists_them() -> None:
+    """docs/fleet.md has a row for each gate, which has a limit of its name."""
+    page = (Path(__file__).parents[3] / "docs" / "fleet.md").read_text().partition("| `[gates]` |")[2]
+    rows = re.findall(r"(?m)^\| ([^|]*) \|", page.partition("\n\n")[0])
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert listed == {gate.name for gate in GATES}
+    assert listed <= LIMITS.keys()

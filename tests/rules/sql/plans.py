@@ -166,15 +166,15 @@ def _inside(node: Node, rules: RuleSet) -> str:
             )
         case Union():
             return ""
-    given = [getattr(node, one.name) for one in fields(node) if one.name not in ("columns", "time", "input")]
-    return ", ".join(text(one) if isinstance(one, Call) else str(one) for one in given)
+    values = [getattr(node, one.name) for one in fields(node) if one.name not in ("columns", "time", "input")]
+    return ", ".join(text(one) if isinstance(one, Call) else str(one) for one in values)
 
 
 def _lines(node: Node, rules: RuleSet, depth: int) -> list[str]:
-    found = [f"{'  ' * depth}{type(node).__name__}({_inside(node, rules)})"]
+    lines = [f"{'  ' * depth}{type(node).__name__}({_inside(node, rules)})"]
     for below in node.inputs:
-        found += _lines(below, rules, depth + 1)
-    return found
+        lines += _lines(below, rules, depth + 1)
+    return lines
 
 
 __all__ = ["Type", "names", "plan", "read", "selecting", "text"]

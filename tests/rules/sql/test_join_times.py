@@ -9,7 +9,7 @@ import pytest
 from vedette.plan.query import SECOND, Statement
 from vedette.rules import build
 from vedette.stream.keyed import Budget
-from vedette.stream.network import Network
+from vedette.stream.network.network import Network
 
 TABLES = "".join(
     f"CREATE TABLE {name} (ts TIMESTAMP(3), host STRING, n INT, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)"

@@ -113,7 +113,7 @@ CONDITIONS = st.recursive(
 )
 
 
-def held(where: str, events: list[Record]) -> tuple[int, int]:
+def events_taken(where: str, events: list[Record]) -> tuple[int, int]:
     """How many events a WHERE takes, and how many its rule; the rule all that the WHERE takes."""
     rules = read(f"{TABLE}SELECT 1 AS one FROM t WHERE {where}")
     if rules.refused:  # ESCAPE before another letter
@@ -142,7 +142,7 @@ def held(where: str, events: list[Record]) -> tuple[int, int]:
 @given(CONDITIONS, st.lists(EVENTS, min_size=1, max_size=12))
 def test_a_rule_holds_whenever_the_where_does(where: str, events: list[dict[str, Any]]) -> None:
     """On decoded events, through the reader of rows: no event that a WHERE takes is one that its rule leaves out."""
-    held(where, [record(orjson.dumps(event), "json") for event in events])
+    events_taken(where, [record(orjson.dumps(event), "json") for event in events])
 
 
 @pytest.mark.parametrize("column", ["n", "b", "d", "f", "m"])
@@ -162,7 +162,7 @@ def test_numbers_however_they_are_written(column: str) -> None:
     total = 0
     for op in ("=", "<>", "<", "<=", ">", ">="):
         for number in (0, 1, -1, 5, -5, 100, 0.5, 5.5, -5.5, 1.45, 1.44, 5.01):
-            total += held(f"{column} {op} {number}", events)[0]
+            total += events_taken(f"{column} {op} {number}", events)[0]
     assert total > 1_000
 
 

@@ -13,7 +13,7 @@ from tests.rawlog.samples import NOW, lines, noise, open_log
 from tests.settings import SegmentedLog
 from vedette.inputs.settings import FileInput
 from vedette.rawlog.log import RawLog
-from vedette.runtime.strict.account import SETS, Account, Accounts, Sent
+from vedette.runtime.strict.account import Account, Accounts, Sent
 
 SMALL = SegmentedLog(max_bytes=40_000, segment_bytes=8_000)
 
@@ -58,7 +58,7 @@ def test_adds_up(tmp_path: Path, seed: int) -> None:
         assert not quick.broken()
         assert not slow.broken()
         if rng.random() < 0.1:
-            generation, accounts = slow.generation, Accounts(log, {SETS: accounts.rows([])})
+            generation, accounts = slow.generation, Accounts(log, accounts.rows([]))
             quick, slow = accounts.begin("quick", 0, 1 << 30), accounts.begin("slow", 0, 12_000)
             slow.generation = generation
     assert sums(quick) == (240, 240, 0, 0)
@@ -113,7 +113,7 @@ def test_what_a_kill_left(tmp_path: Path) -> None:
     account = accounts.begin("set", 0, 0)
     for number in range(30):
         append(log, accounts, number)
-    row = {SETS: accounts.rows([])}
+    row = accounts.rows([])
     log.maintain(log.end, NOW)
     again = Accounts(log, row)
     account = again.begin("set", 0, 0)
@@ -134,15 +134,14 @@ def test_what_is_read_again_is_not_lost_to_a_set(tmp_path: Path) -> None:
     for number in range(3):
         append(log, accounts, number)
     accounts.stored("web", 7)  # which were in the end that is lost
-    row = {SETS: accounts.rows([])}
+    row = accounts.rows([])
     assert sums(Accounts(log, row, [FileInput("web", paths=("/w",))]).begin("set", 0, 0)) == (6, 0, 6, 0)
     assert sums(Accounts(log, row, [FileInput("auth", paths=("/w",))]).begin("set", 0, 0)) == (13, 0, 6, 7)
     log.close()
 
 
 def test_rows_that_wait(tmp_path: Path) -> None:
-    """Whether rows wait is known from a commit on, over a restart and before the set begins again; a row of a version
-    before says that none does."""
+    """Whether rows wait is known from a commit on, over a restart and before the set begins again."""
     log = open_log(tmp_path, SMALL)
     accounts = Accounts(log, {})
     account = accounts.begin("set", 0, 0)
@@ -152,14 +151,11 @@ def test_rows_that_wait(tmp_path: Path) -> None:
     assert not accounts.rows_wait  # not committed yet
     account.take(sent)
     assert accounts.rows_wait
-    again = Accounts(log, {SETS: rows})
+    again = Accounts(log, rows)
     assert again.rows_wait
     account = again.begin("set", 0, 0)
     assert again.rows_wait
     account.take(evaluated(log, account, log.end))
     assert not again.rows_wait
-    before = Accounts(log, {SETS: {"set": rows["set"][:3]}})
-    assert not before.rows_wait
-    assert before.begin("set", 0, 0).committed == log.end
     again.forget("set")
     log.close()

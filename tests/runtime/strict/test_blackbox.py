@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vedette.runtime.strict.blackbox import ID_BYTES, NOWHERE, BlackBox, Note, Stage, cut
+from vedette.runtime.pipeline.blackbox import ID_BYTES, NOWHERE, BlackBox, Note, Stage, cut
 
 
 def test_what_another_process_was_at(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.life import Life, engine, lines
 from tests.waits import eventually
 from vedette.config.settings import RulesetSettings
-from vedette.runtime.strict.blackbox import BlackBox
+from vedette.runtime.pipeline.blackbox import BlackBox
 from vedette.runtime.strict.sender import Sender
 from vedette.runtime.strict.supervisor import Isolated, StrictSet
 from vedette.state.state import State
@@ -40,7 +40,7 @@ async def test_the_process_waits_for_the_answer(begin: Callable[..., Life]) -> N
 def test_a_cursor_that_is_none(begin: Callable[..., Life]) -> None:
     """Beyond the raw log, or behind what is committed: refused, and nothing of the batch is taken."""
     life = begin(engine("evil"))
-    account = life.context.accounts.begin("own", 0, 1 << 30)
+    account = life.context.isolate().begin("own", 0, 1 << 30)
     isolated = Isolated(Path("plan"), "", {}, None)
     strict = StrictSet(life.context, life.pipeline.checkpointer, RulesetSettings("own"), account, isolated)
 

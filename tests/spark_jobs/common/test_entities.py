@@ -88,7 +88,7 @@ def usual(rows: Sequence[Cell], dates: Sequence[str]) -> set[Cell]:
     return {row for row in rows if is_usual(row)}
 
 
-def made(seed: int, days: int) -> list[Cell]:
+def drawn_cells(seed: int, days: int) -> list[Cell]:
     """What 180 entities did: some everywhere each day, some once, some from a later day on. Threes of them share their
     value, and sites of two fleets their names."""
     draw, rows = random.Random(seed), set[Cell]()
@@ -105,10 +105,11 @@ def made(seed: int, days: int) -> list[Cell]:
     return sorted(rows)
 
 
-@pytest.mark.parametrize("days", [2, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("days", [2, 10])
 def test_what_is_usual_is_what_a_naive_reading_finds(spark: SparkSession, days: int) -> None:
     """Of each level there are some; and who has what is not usual at three sites is found by numbers alone."""
-    rows = made(7 + days, days)
+    rows = drawn_cells(7 + days, days)
     dates = sorted({row.date for row in rows})
     expected = set(rows) - usual(rows, dates)
     frame = spark.createDataFrame(rows, list(Cell._fields))

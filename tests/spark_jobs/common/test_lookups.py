@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from spark_jobs.common.lookups import join
-from tests.lookup.tables import made
+from tests.lookup.tables import lookup_of
 from vedette.lookup.table import Lookup
 
 TIME = 1_700_000_000_000_000
@@ -39,35 +39,36 @@ KEYS: dict[str, tuple[str, str, list[tuple[Any, ...]], T.DataType, list[Any]]] =
     ),
 }  # fmt: skip
 
+WAYS = ((False, False), (False, True), (True, False), (True, True))
+"""Whether all rows are wanted, and none for those that find none."""
+DIAGONAL = (WAYS[0], WAYS[3])
+
 
 @pytest.mark.parametrize("kind", KEYS)
 def test_as_on_the_edge(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    """First and all rows, with and without those that find none."""
+    """First and all rows, with and without those that find none: each of each kind of key, each pair of one."""
     columns, key, rows, asked, values = KEYS[kind]
     valid = ("since", "until") if kind == "validity" else None
     path = tmp_path / "table.vlookup"
-    made(path, columns, key, rows, valid=valid).close()
+    lookup_of(path, columns, key, rows, valid=valid).close()
     times = [BEGAN + timedelta(seconds=one) for one in (-1, 0, 1)] if valid else [BEGAN]
     given = [(value, time, number) for number, value in enumerate(values) for time in times]
     schema = T.StructType().add("key", asked).add("at", T.TimestampType()).add("n", T.LongType())
     frame = spark.createDataFrame(given, schema)
     with Lookup.open(path, native=False) as edge:
         index, names = edge.indexes[0].name, [column.name for column in edge.columns]
-        for every in (False, True):
-            for inner in (False, True):
-                expected = []
-                for value, time, number in given:
-                    found = edge.all(index, value, TIME + (time - BEGAN) // timedelta(microseconds=1))
-                    found = found if every else found[:1]
-                    expected += [(number, time, *row) for row in found or ([] if inner else [[None] * len(names)])]
-                joined = join(
-                    frame, path, on="key", at="at", prefix="t_", how="inner" if inner else "left",
-                    matches="all" if every else "first",
-                )  # fmt: skip
-                got = [
-                    (row.n, row.at.astimezone(UTC), *(row[f"t_{name}"] for name in names)) for row in joined.collect()
-                ]
-                assert sorted(map(_plain, got)) == sorted(map(_plain, expected))
+        for every, inner in WAYS if kind == "text" else DIAGONAL:
+            expected = []
+            for value, time, number in given:
+                found = edge.all(index, value, TIME + (time - BEGAN) // timedelta(microseconds=1))
+                found = found if every else found[:1]
+                expected += [(number, time, *row) for row in found or ([] if inner else [[None] * len(names)])]
+            joined = join(
+                frame, path, on="key", at="at", prefix="t_", how="inner" if inner else "left",
+                matches="all" if every else "first",
+            )  # fmt: skip
+            got = [(row.n, row.at.astimezone(UTC), *(row[f"t_{name}"] for name in names)) for row in joined.collect()]
+            assert sorted(map(_plain, got)) == sorted(map(_plain, expected))
 
 
 def _plain(row: tuple[Any, ...]) -> str:
@@ -86,7 +87,7 @@ def test_some_columns_of_two_versions(spark: SparkSession, tmp_path: Path) -> No
     for number in (1, 2):
         folder = tmp_path / str(number)
         folder.mkdir()
-        made(folder / "assets.vlookup", "ip owner risk:int", "ip:ip", [("10.0.0.1", "ann", number)]).close()
+        lookup_of(folder / "assets.vlookup", "ip owner risk:int", "ip:ip", [("10.0.0.1", "ann", number)]).close()
         found.append(join(frame, folder / "assets.vlookup", on="ip", columns=["risk"]))
     assert [[tuple(row) for row in one.collect()] for one in found] == [[("10.0.0.1", 1)], [("10.0.0.1", 2)]]
 
@@ -97,6 +98,6 @@ def test_some_columns_of_two_versions(spark: SparkSession, tmp_path: Path) -> No
      ({"on": "ip", "columns": ["team"]}, "no column team; there are ip, owner"), ({"on": "ip"}, "a column ip already")],
 )  # fmt: skip
 def test_refused(spark: SparkSession, tmp_path: Path, more: dict[str, Any], wrong: str) -> None:
-    made(tmp_path / "assets.vlookup", "ip owner", "ip:ip", [("10.0.0.1", "ann")]).close()
+    lookup_of(tmp_path / "assets.vlookup", "ip owner", "ip:ip", [("10.0.0.1", "ann")]).close()
     with pytest.raises(ValueError, match=wrong):
         join(spark.createDataFrame([("10.0.0.1",)], "ip string"), tmp_path / "assets.vlookup", **more)

@@ -66,6 +66,7 @@ def _plain(rows: pa.Table) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.long
 def test_both_engines_count_alike(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Odd alerts of two days and another batch's among them: rules and all three tables agree, row for row."""
     rng = random.Random(7)

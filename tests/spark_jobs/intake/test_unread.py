@@ -65,6 +65,7 @@ def test_a_file_met_half_copied_is_read_once_it_is_whole(spark: SparkSession, tm
     assert tables.arrow(DEAD_LETTERS, ["kind"])["kind"].to_pylist() == ["file"] * 3
 
 
+@pytest.mark.long
 def test_a_file_that_was_filled_behind_the_listing_is_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def beat(agent: str, **changes: Any) -> dict[str, Any]:
     return {**row, "state": "running", **changes}
 
 
+@pytest.mark.long
 @pytest.mark.spark
 async def test_the_regions_site_in_tables_and_console(spark: SparkSession, tmp_path: Path) -> None:
     """An agent of linz states vienna in an alert and a heartbeat: rows, counts and accounts are linz's, with what it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,6 @@ from spark_jobs.intake.batch import Account, Work
 from spark_jobs.intake.landing import File
 from spark_jobs.intake.sources import Batch, Source
 from spark_jobs.intake.stream import Stream, take_batch, take_changed
-from spark_jobs.jobs.maintain import interrupted
 from spark_jobs.tables import manifest, storage
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.schema import ALERTS
@@ -91,37 +89,6 @@ def take(tables: Tables, stream: Stream, query: str, number: int, checkpoint: st
 
 def writers(tables: Tables) -> list[str]:
     return manifest.read(tables.root).writers
-
-
-def former_kill(tables: Tables) -> None:
-    """The note as the release before leaves it when it is killed in a batch: it has no key ``frozen``."""
-    noted = {"tables": {}, "writers": ["alerts"], "batches": {}, "dropped": {}}
-    storage.store(f"{tables.root}/{manifest.NAME}", json.dumps(noted))
-
-
-def test_a_batch_ends_what_the_release_before_began(tables: Tables, stream: Stream, checkpoint: str) -> None:
-    """Its name does not hold upkeep off for ever."""
-    former_kill(tables)
-    assert interrupted(tables, f"{tables.root}/_checkpoints") == ["alerts"]
-    take(tables, stream, "query", 5, checkpoint)
-    assert writers(tables) == []
-    assert interrupted(tables, f"{tables.root}/_checkpoints") == []
-
-
-def test_a_new_query_does_not_follow_what_the_release_before_began(
-    tables: Tables, stream: Stream, checkpoint: str
-) -> None:
-    """Of tables that hold alerts it is refused; the very first batch is done again, whether it is in the tables or
-    nothing is."""
-    former_kill(tables)
-    take(tables, stream, "query", 0, checkpoint)
-    former_kill(tables)
-    take(tables, stream, "query", 0, checkpoint)
-    assert writers(tables) == []
-    former_kill(tables)
-    with pytest.raises(ValueError, match="a batch of alerts was cut short"):
-        take(tables, stream, "another", 0, checkpoint)
-    assert writers(tables) == ["alerts"]
 
 
 @pytest.mark.parametrize("end", ["settle", "forget"])

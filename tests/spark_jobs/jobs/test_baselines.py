@@ -28,7 +28,7 @@ from spark_jobs.tables.schema import (
     RULES,
     WIN_5M,
 )
-from tests.spark_jobs.fleet import SEEDS, Fleet, made, told
+from tests.spark_jobs.fleet import SEEDS, Fleet, print_score, simulated
 from tests.spark_jobs.judged import DAY, HOUR, MONDAY, Case, Region, Row, arrow, filled
 
 pytestmark = pytest.mark.spark
@@ -102,7 +102,7 @@ def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request
     plan = Plan(
         alerts=40_000, days=14, seed=seed, sites=10, rules=30, hosts=10, campaigns=2, bursts=24, silences=3, new_rules=4
     )
-    fleet = made(spark, tmp_path_factory.mktemp("fleet"), plan, WIN_5M, RULES, AGENTS)
+    fleet = simulated(spark, tmp_path_factory.mktemp("fleet"), plan, WIN_5M, RULES, AGENTS)
     baselines.write(spark, fleet.tables, period.period(date(2026, 11, 15), 6), 4, Lookups(fleet.lookups))
     return fleet
 
@@ -122,7 +122,7 @@ def test_planted_anomalies_are_found_and_nothing_else(fleet: Fleet, kind: str, n
     assert len(truth) >= least
     met = sum(any(_overlap(row, one) for row in rows) for one in truth)
     right = sum(any(_overlap(row, one) for one in truth) for row in rows)
-    told(name, fleet, met, len(truth), right, len(rows))
+    print_score(name, fleet, met, len(truth), right, len(rows))
     assert met / len(truth) >= 0.95
     assert right / len(rows) >= 0.95
     if kind == "silence":

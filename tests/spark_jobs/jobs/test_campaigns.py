@@ -19,7 +19,7 @@ from spark_jobs.findings import moves
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.jobs import campaigns
 from spark_jobs.tables.schema import CAMPAIGNS, ENTITY_SITE_5M, RULES, SESSIONS
-from tests.spark_jobs.fleet import SEEDS, Fleet, made, told
+from tests.spark_jobs.fleet import SEEDS, Fleet, print_score, simulated
 from tests.spark_jobs.visits import DAY, HOUR, PAST, TACTICS, Region, Row, Visit, attack
 
 pytestmark = pytest.mark.spark
@@ -44,7 +44,7 @@ class Seen(NamedTuple):
         return sorted(((row["started_at"] - DAY) / HOUR, (row["ended_at"] - DAY) / HOUR, row["alerts"]) for row in mine)
 
 
-HAPPENS: dict[float, list[tuple[list[Visit], str, str]]] = {12: [], 30: [], 72: []}
+HAPPENS: dict[float, list[tuple[list[Visit], str, str]]] = {30: [], 72: []}
 """What has come in when the job runs so many hours after the beginning of ``DAY``, beside what had before. A run plans
 for seconds whatever there is to look at, and looks at each entity by itself: so the cases of this file are entities of
 one region, and share its runs."""
@@ -63,35 +63,28 @@ def region(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Reg
     return region
 
 
-def _looked(region: Region, hours: float, **given: Any) -> Seen:
-    for activity in HAPPENS[hours]:
-        region.alert(*activity)
-    found = region.run(hours, session_days=["2026-11-20"], **given)
-    return Seen(found, region.tables.arrow(SESSIONS).to_pylist())
+def _looked(region: Region, hours: float, **options: Any) -> Seen:
+    region.alerts(HAPPENS[hours])
+    campaigns = region.run(hours, session_days=["2026-11-20"], **options)
+    return Seen(campaigns, region.tables.arrow(SESSIONS).to_pylist())
 
 
 @pytest.fixture(scope="module")
-def first(region: Region) -> Seen:
-    """Half a day has passed."""
-    return _looked(region, 12)
+def second(region: Region) -> Seen:
+    """The day and a quarter of the next have passed."""
+    return _looked(region, 30)
 
 
 @pytest.fixture(scope="module")
-def left(first: Seen, region: Region, tmp_path_factory: pytest.TempPathFactory) -> Region:
-    """The region as the first run left it, on its own."""
+def left(second: Seen, region: Region, tmp_path_factory: pytest.TempPathFactory) -> Region:
+    """The region as that run left it, on its own."""
     copy = tmp_path_factory.mktemp("left") / "tables"
     shutil.copytree(region.tables.root, copy)
     return Region(region.spark, copy)
 
 
 @pytest.fixture(scope="module")
-def second(first: Seen, left: Region, region: Region) -> Seen:
-    """The day and a quarter of the next have passed."""
-    return _looked(region, 30)
-
-
-@pytest.fixture(scope="module")
-def third(second: Seen, region: Region, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+def third(second: Seen, left: Region, region: Region, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """All is over; alerts name what they are about, and a lookup says who the red team is."""
     region.land(NAMED)
     folder = tmp_path_factory.mktemp("lookups")
@@ -104,8 +97,9 @@ def third(second: Seen, region: Region, tmp_path_factory: pytest.TempPathFactory
 def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Fleet:
     """A fortnight of a fleet that no threshold has seen."""
     seed = request.param
-    plan = Plan(alerts=15_000, days=14, seed=seed, sites=24, rules=60, hosts=10, campaigns=40, scanners=6, red_teams=4)
-    return made(spark, tmp_path_factory.mktemp("fleet"), plan, ENTITY_SITE_5M, RULES)
+    alerts = 15_000 if len(SEEDS) > 1 else 6_000
+    plan = Plan(alerts=alerts, days=14, seed=seed, sites=24, rules=60, hosts=10, campaigns=40, scanners=6, red_teams=4)
+    return simulated(spark, tmp_path_factory.mktemp("fleet"), plan, ENTITY_SITE_5M, RULES)
 
 
 def test_planted_campaigns_are_found_and_decoys_are_not(spark: SparkSession, fleet: Fleet) -> None:
@@ -115,7 +109,7 @@ def test_planted_campaigns_are_found_and_decoys_are_not(spark: SparkSession, fle
     found = {(row["kind"], row["value"]): row for row in fleet.tables.arrow(CAMPAIGNS).to_pylist()}
     truth = {(one["kind"], one["value"]): one for one in fleet.truth["campaigns"]}
     both = truth.keys() & found.keys()
-    told("campaigns", fleet, len(both), len(truth), len(both), len(found))
+    print_score("campaigns", fleet, len(both), len(truth), len(both), len(found))
     assert len(truth) == 40
     assert len(both) / len(truth) >= 0.95
     assert len(both) / len(found) >= 0.95
@@ -129,11 +123,16 @@ def test_planted_campaigns_are_found_and_decoys_are_not(spark: SparkSession, fle
         assert row["steps"] == sorted(row["steps"], key=lambda step: step["time"])
 
 
-@happens(attack("198.51.100.1", "abc", begin=6), by=12)
-@happens([*attack("198.51.100.1", "def", begin=12, rules=4), ("198.51.100.1", "z", "r0", -5)])
-def test_a_campaign_keeps_its_id_while_it_grows(first: Seen, second: Seen, third: Seen) -> None:
+@pytest.mark.long
+def test_a_campaign_keeps_its_id_while_it_grows(spark: SparkSession, tmp_path: Path) -> None:
     """More sites, late alerts before its first and the end: one row, one id, one date; only then is it closed."""
-    begun, grown, ended = (seen.one("198.51.100.1") for seen in (first, second, third))
+    region = Region(spark, tmp_path)
+    region.ordinary()
+    region.alert(attack("198.51.100.1", "abc", begin=6))
+    (begun,) = region.run(12)
+    region.alert([*attack("198.51.100.1", "def", begin=12, rules=4), ("198.51.100.1", "z", "r0", -5)])
+    (grown,) = region.run(30)
+    (ended,) = region.run(72)
     assert (begun["state"], len(begun["sites"]), begun["stage"]) == ("open", 3, "initial-access")
     assert (begun["alerts"], begun["level"], begun["date"]) == (6, "high", "2026-11-20")
     assert (grown["campaign_id"], grown["date"]) == (begun["campaign_id"], begun["date"])
@@ -145,24 +144,26 @@ def test_a_campaign_keeps_its_id_while_it_grows(first: Seen, second: Seen, third
     assert (grown["state"], ended["state"], ended["campaign_id"]) == ("open", "closed", begun["campaign_id"])
 
 
-def test_an_open_campaign_is_closed_however_late_the_job_runs(first: Seen, left: Region) -> None:
+@pytest.mark.long
+def test_an_open_campaign_is_closed_however_late_the_job_runs(second: Seen, left: Region) -> None:
     """The job did not run for 100 days: a campaign left open is closed as it was, and no later run looks back to it."""
     known, later = left.tables.arrow(CAMPAIGNS).to_pylist(), period.period(date(2027, 2, 28), 10)
     furthest = later.from_day(date(2026, 12, 28))
     assert campaigns._from_open_campaigns(known, later, furthest) == later
     assert "open" in {row["state"] for row in known}
     end = {"state": "closed", "updated_at": DAY + 2400 * HOUR}
-    assert left.run(hours=100 * 24) == [row | end if row["state"] == "open" else row for row in first.campaigns]
+    assert left.run(hours=100 * 24) == [row | end if row["state"] == "open" else row for row in second.campaigns]
 
 
-@happens([*attack("198.51.100.2", "abc", begin=-40), *attack("198.51.100.2", "def", begin=4)], by=12)
+@happens([*attack("198.51.100.2", "abc", begin=-40), *attack("198.51.100.2", "def", begin=4)])
 @happens([("198.51.100.2", "c", "r2", -18)], by=72)
+@pytest.mark.long
 def test_two_campaigns_that_turn_out_to_be_one(second: Seen, third: Seen) -> None:
     """Late alerts that fill the gap between two: the earlier goes on, the other is closed and names it."""
-    two = second.of("198.51.100.2")
-    assert [row["score"] > 0 for row in two] == [True, True]
+    apart = second.of("198.51.100.2")
+    assert [row["score"] > 0 for row in apart] == [True, True]
     earlier, later = third.of("198.51.100.2")
-    assert [earlier["campaign_id"], later["campaign_id"]] == [row["campaign_id"] for row in two]
+    assert [earlier["campaign_id"], later["campaign_id"]] == [row["campaign_id"] for row in apart]
     assert len(earlier["sites"]) == 6
     assert (later["state"], later["score"]) == ("closed", 0)
     assert later["reason"] == f"merged into campaign {earlier['campaign_id']}"
@@ -173,6 +174,7 @@ def test_two_campaigns_that_turn_out_to_be_one(second: Seen, third: Seen) -> Non
 @happens(attack("10.1.1.1", "abcd", begin=4))
 @happens(row for day in range(PAST) for row in attack("192.0.2.6", "abcd", begin=2 - 24 * day))
 @happens(attack("192.0.2.7", "abcd", begin=4))
+@pytest.mark.long
 def test_what_looks_like_a_campaign_and_is_none(second: Seen, third: Seen) -> None:
     """One alert at each of four sites, a scanner, a private address, what has always been there, a red team: none.
     Without its lookup the red team is one, and is withdrawn when the lookup comes."""
@@ -262,6 +264,7 @@ NAMED = [
 @happens(ADDRESS)
 @happens([("bea", *rest) for _, *rest in ADDRESS if rest[1] != "r0"], kind="user", level="critical")
 @happens(OTHER, kind="user")
+@pytest.mark.long
 def test_one_attack_is_one_campaign(second: Seen, third: Seen) -> None:
     """An address, the account it took, and its tool share most of their events: one campaign, named by all. A user
     agent that half of the world has is none of it, nor is an account that shares one alert of many. Found apart at
@@ -313,19 +316,34 @@ def test_more_steps_than_are_kept(second: Seen) -> None:
     assert row["new_steps"] == 280 - 61  # until 06:00 of the first day
 
 
-def test_nothing_else_is_a_campaign(second: Seen, third: Seen) -> None:
-    """Those of the tests above, and no entity that they call none."""
-    found = {"198.51.100.1", "198.51.100.2", "192.0.2.7", "sprayed", "anna", "deep", "wide", "far", "slow", "steady",
-             "198.51.100.7", "bea", "other", "eve", "tireless", *(f"evil-{begin}" for begin in range(6))}  # fmt: skip
-    assert {row["value"] for row in second.campaigns} == found
-    assert {row["value"] for row in third.campaigns} == found
+VALUES = {
+    *("198.51.100.2", "192.0.2.7", "sprayed", "anna", "deep", "wide", "far", "slow", "steady", "198.51.100.7", "bea"),
+    *("other", "eve", "tireless"),
+    *(f"evil-{begin}" for begin in range(6)),
+}
+"""Values of the campaigns of the tests above."""
+
+
+def test_nothing_else_is_a_campaign(second: Seen) -> None:
+    """No entity that they call none."""
+    assert {row["value"] for row in second.campaigns} == VALUES
+
+
+@pytest.mark.long
+def test_nor_is_it_later(third: Seen) -> None:
+    assert {row["value"] for row in third.campaigns} == VALUES
 
 
 @happens([("198.51.100.3", "a", "r0", hour) for hour in (1, 1.5, 3, 3.5, 9)])
-@happens([("198.51.100.3", "a", "r1", 2.25)], by=72)
-def test_sessions_end_with_a_gap_and_are_rewritten_by_late_alerts(second: Seen, third: Seen) -> None:
-    """Two runs of an hour apart are two sessions, a match alone is none; an alert between them makes one of them."""
+def test_sessions_end_with_a_gap(second: Seen) -> None:
+    """Two runs of an hour apart are two sessions, a match alone is none."""
     assert second.spans("198.51.100.3") == [(1.0, 1.5, 2), (3.0, 3.5, 2)]
+
+
+@pytest.mark.long
+@happens([("198.51.100.3", "a", "r1", 2.25)], by=72)
+def test_sessions_are_rewritten_by_late_alerts(third: Seen) -> None:
+    """An alert between two of them makes one of them."""
     assert third.spans("198.51.100.3") == [(1.0, 3.5, 5)]
     (row,) = (row for row in third.sessions if row["value"] == "198.51.100.3")
     assert (row["rules"], row["tactics"]) == (["r0", "r1"], ["reconnaissance", "initial-access"])

@@ -24,8 +24,9 @@ from spark_jobs.tables.ask import Sparks
 from spark_jobs.tables.schema import ALERTS
 from spark_jobs.tables.tables import open_tables
 from tests.spark_jobs.conftest import run
+from tests.spark_jobs.fleet import take
 from tests.spark_jobs.found import AT, HOSTILE
-from tests.spark_jobs.landed import HOUR, NOON, alert, land
+from tests.spark_jobs.landed import HOUR, NOON, alert
 
 PUBLISHED = Path(__file__).parents[1] / "published"
 OCSF = json.loads((PUBLISHED / "ocsf-1.5.0.json").read_text("utf-8"))
@@ -246,8 +247,7 @@ def test_each_alert_is_one_line_of_the_day_it_landed(spark: SparkSession, tmp_pa
     """A day's file holds the alerts that landed then, late ones too, by either reader; files appear whole."""
     tables = f"--tables={tmp_path / 'tables'}"
     late = alert(3, received_at=NOON + 30 * HOUR, rule_title=HOSTILE)
-    land(tmp_path / "landing", [alert(1), alert(2), late, alert(1)])
-    run(spark, "ingest", f"--landing={tmp_path / 'landing'}", tables)
+    take(spark, open_tables(str(tmp_path / "tables")), "batch", [alert(1), alert(2), late])
     out = tmp_path / "out"
     said = run(None, "export", tables, "--format=ocsf", "--date=2026-11-21", "--days=2", f"--output={out}")
     assert [line.rsplit(": ", 1)[1] for line in said.splitlines()] == ["2 alerts", "1 alert"]

@@ -169,6 +169,7 @@ def test_false_positives_become_a_filter_that_spares_what_is_true(tables: Tables
     assert [json.loads(line)["line"] for line in scanned.stdout.splitlines()] == [2, 3], scanned.stderr
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_reads_the_same(spark: SparkSession, tables: Tables) -> None:
     """Where DuckDB cannot read the tables, Spark gives the same filters and reasons."""

@@ -97,7 +97,8 @@ def keys(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def test_tables_hold_each_alert_once_and_count_it_in_its_window(region: Region) -> None:
-    """Two agents, doubles within a file and over files, a fold: the tables equal a count by hand."""
+    """Two agents, doubles within a file and over files, a fold: the tables equal a count by hand. A copy that was
+    received earlier and comes in a later batch changes nothing: neither row nor count."""
     rows = [
         *(alert(i, host=f"web{i % 3}", rule_id=f"r{i % 2}", event_time=NOON + i * MINUTE) for i in range(30)),
         *(alert(i, agent_id="agent-2", site="office") for i in range(5)),
@@ -119,6 +120,10 @@ def test_tables_hold_each_alert_once_and_count_it_in_its_window(region: Region) 
         sums = region.tables.arrow(table, ["alerts", "matches"])
         assert (pc.sum(sums["alerts"]).as_py(), pc.sum(sums["matches"]).as_py()) == (35, 52), table.name
     assert region.run() == Account()
+    before = region.tables.arrow(ALERTS), region.windows()
+    land(region.landing, [alert(1, raw="received first", received_at=NOON - 5 * HOUR)])
+    assert region.run().duplicates == 1
+    assert (region.tables.arrow(ALERTS), region.windows()) == before
 
 
 @pytest.mark.long
@@ -143,18 +148,9 @@ def test_a_copy_is_known_after_any_time_and_restart(region: Region, caplog: pyte
     assert sum(region.windows().values()) == 9
 
 
-def test_the_copy_of_the_first_batch_stays(region: Region) -> None:
-    """A copy that was received earlier and comes in a later batch changes nothing: neither row nor count."""
-    land(region.landing, [alert(1, raw="taken first")])
-    region.run()
-    before = region.windows()
-    land(region.landing, [alert(1, raw="received first", received_at=NOON - 5 * HOUR)])
-    assert region.run().duplicates == 1
-    assert (region.tables.arrow(ALERTS)["raw"].to_pylist(), region.windows()) == (["taken first"], before)
-
-
 def test_bad_files_are_named_and_the_rest_goes_on(region: Region, caplog: pytest.LogCaptureFixture) -> None:
-    """Empty, cut, garbled, foreign and wrongly typed files are said, recorded and passed over; good rows all arrive."""
+    """Empty, cut, garbled, foreign and wrongly typed files are said, recorded and passed over; good rows all arrive. A
+    later version's extra column and an earlier one's missing column change nothing; a later version is said."""
     good = [alert(i, raw=f"{i} " + os.urandom(400).hex()) for i in range(40)]
     whole = land(region.landing, good[:10], name="a.parquet").read_bytes()
     place(region.landing, b"", at=AT, name="empty.parquet")
@@ -169,11 +165,19 @@ def test_bad_files_are_named_and_the_rest_goes_on(region: Region, caplog: pytest
     shutil.copy(land(region.landing, good[20:30], name="c.parquet"), region.landing / "alerts" / "unsorted.parquet")
     land(region.landing, [*good[30:], alert(99, agent_id=None)], name="d.parquet")
 
+    later = pa.Table.from_pylist([alert(41, schema_version=2)], LANDED)
+    later = later.append_column("mood", pa.array([{"deep": ["unknown"]}]))
+    earlier = pa.Table.from_pylist([alert(42)], LANDED).drop_columns(["bundle", "flags", "count"])
+    place(region.landing, later, at=AT)
+    place(region.landing, earlier, at=AT)
+
     with caplog.at_level(logging.INFO, "spark_jobs"):
         account = region.run()
 
-    assert region.alerts() == keys(good)
-    assert (account.files, account.bad_files, account.unusable, account.new, account.duplicates) == (12, 5, 3, 40, 10)
+    assert region.alerts() == keys([*good, alert(41), alert(42)])
+    assert (account.files, account.bad_files, account.unusable, account.new, account.duplicates) == (14, 5, 3, 42, 10)
+    assert sum(region.windows().values()) == 42
+    assert "schema version 2" in caplog.text
     bad = {Path(letter["source"]).name: letter for letter in region.letters()}
     assert {name: (letter["kind"], letter["rows"]) for name, letter in bad.items()} == {
         "empty.parquet": ("file", None),
@@ -196,6 +200,7 @@ def test_bad_files_are_named_and_the_rest_goes_on(region: Region, caplog: pytest
     assert "3 rows without agent_id; kept in dead_letters" in caplog.text
 
 
+@pytest.mark.long
 def test_only_bad_files_are_no_failure(region: Region) -> None:
     """A landing of nothing but garbage and empty files ends well, with empty tables, and then with something good."""
     place(region.landing, b"garbage", at=AT)
@@ -216,19 +221,7 @@ def test_an_empty_landing_is_no_failure_and_none_is(region: Region) -> None:
         region.run()
 
 
-def test_files_of_other_versions_are_read(region: Region, caplog: pytest.LogCaptureFixture) -> None:
-    """A later version's extra column and an earlier one's missing column change nothing; a later version is said."""
-    later = pa.Table.from_pylist([alert(1, schema_version=2)], LANDED)
-    later = later.append_column("mood", pa.array([{"deep": ["unknown"]}]))
-    earlier = pa.Table.from_pylist([alert(2)], LANDED).drop_columns(["bundle", "flags", "count"])
-    place(region.landing, later, at=AT)
-    place(region.landing, earlier, at=AT)
-    with caplog.at_level(logging.INFO, "spark_jobs"):
-        assert region.run().new == 2
-    assert sum(region.windows().values()) == 2
-    assert "schema version 2" in caplog.text
-
-
+@pytest.mark.long
 def test_an_absurd_event_time_is_counted_when_it_landed(region: Region) -> None:
     """Years 1, 1970, 2099 and 9999, which an agent can send, neither stop the job nor make partitions of their own."""
     first, last, soon = -62_135_596_800_000_000 + HOUR, 253_402_300_799_999_999, 4_070_908_800_000_000
@@ -267,6 +260,7 @@ def test_a_batch_of_any_size_is_written_in_parts(region: Region, monkeypatch: py
     assert sum(region.windows().values()) == 40
 
 
+@pytest.mark.long
 def test_a_failing_disk_is_no_bad_file(region: Region) -> None:
     """When the tables cannot be written the job fails, and takes the same files over once they can."""
     land(region.landing, [alert(1)])
@@ -332,6 +326,7 @@ def test_heartbeats_and_dead_letters_are_taken_over(region: Region) -> None:
     assert all(account == Account() for account in region.run_all().values())
 
 
+@pytest.mark.long
 def test_it_goes_on_with_what_lands_later(region: Region) -> None:
     """With ``every`` the job waits for the landing to appear, takes each new file with the lookups as they are then,
     half a lookup too, and ends when told to."""
@@ -360,7 +355,8 @@ def test_it_goes_on_with_what_lands_later(region: Region) -> None:
     assert [row["asset"] and row["asset"]["owner"] for row in rows] == ["first", None, "last"]
 
 
-@pytest.mark.parametrize("failing", ["entity_site_5m", pytest.param("dead_letters", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("failing", ["entity_site_5m", "dead_letters"])
 def test_a_failure_within_a_batch_leaves_no_trace(
     spark: SparkSession, calm: Calm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -25,6 +26,7 @@ from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.conftest import ingest_alerts, run
+from tests.spark_jobs.fleet import take
 from tests.spark_jobs.landed import HOUR, NOON, alert, land
 from tests.waits import until
 
@@ -37,28 +39,36 @@ THE_18TH = ("--date=2026-11-18", "--days=1")
 
 @pytest.fixture(scope="module")
 def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    return _region(spark, tmp_path_factory.mktemp("once"), bytes_per_batch=1)[1]
+    tables = open_tables(str(tmp_path_factory.mktemp("once")))
+    for number, rows in enumerate(_parts()):
+        take(spark, tables, f"batch-{number}", rows)
+    return tables
 
 
 @pytest.fixture
 def tables(once: Tables, tmp_path: Path) -> Tables:
-    """A copy of the tables that ingest has made of a landing of three days in four batches, two of them of the second
-    day. What lands in a test is taken over by another query, as if from another landing."""
-    shutil.copytree(once.root, tmp_path / "tables", ignore=shutil.ignore_patterns("_checkpoints"))
+    """A copy of the tables of three days, in four batches, two of them of the second day."""
+    shutil.copytree(once.root, tmp_path / "tables")
     return open_tables(str(tmp_path / "tables"))
 
 
-def _region(spark: SparkSession, tmp_path: Path, bytes_per_batch: int) -> tuple[Path, Tables]:
+def _parts() -> Iterator[list[dict[str, Any]]]:
+    """Twenty alerts on each of three days, those of the second in two parts."""
     for day, parts in enumerate(([range(20)], [range(10), range(10, 20)], [range(20)])):
         at = NOON - (3 - day) * DAY
         for part in parts:
-            rows = [
+            yield [
                 alert(day * 100 + n, event_time=at + n, detected_at=at + n, received_at=at + 5, host=f"h{n % 10}")
                 for n in part
             ]
-            land(tmp_path / "landing", rows)
+
+
+def _region(spark: SparkSession, tmp_path: Path) -> tuple[Path, Tables]:
+    """A landing of ``_parts``, and its tables."""
+    for rows in _parts():
+        land(tmp_path / "landing", rows)
     tables = open_tables(str(tmp_path / "tables"))
-    ingest_alerts(spark, tables, tmp_path / "landing", bytes_per_batch)
+    ingest_alerts(spark, tables, tmp_path / "landing")
     return tmp_path / "landing", tables
 
 
@@ -71,6 +81,7 @@ def content(tables: Tables) -> dict[str, list[str]]:
     return {table.name: sorted(map(repr, tables.arrow(table).to_pylist())) for table in every}
 
 
+@pytest.mark.long
 def test_what_is_in_order_stays_as_it_is(spark: SparkSession, tables: Tables) -> None:
     """The same rows in fewer files; the old files go when no reader can need them."""
     before = content(tables)
@@ -94,6 +105,7 @@ def _double(spark: SparkSession, tables: Tables) -> None:
         tables.upsert(table, tables.frame(spark, table, "2026-11-18", "2026-11-18").limit(1).toArrow())
 
 
+@pytest.mark.long
 def test_copies_go_and_counts_are_rebuilt(spark: SparkSession, tables: Tables) -> None:
     """Alerts doubled behind ingest's back are single again, and the counts, doubled as well, agree with them."""
     before = content(tables)
@@ -117,20 +129,21 @@ def test_upkeep_killed_between_any_two_writes_is_done_again(
     before, replace, left = content(tables), DeltaTables.replace, iter(range(writes))
     _double(spark, tables)
 
-    def killed(self: DeltaTables, *given: Any) -> bool:
+    def killed(self: DeltaTables, *arguments: Any) -> bool:
         if next(left, None) is None:
             raise Killed
-        return replace(self, *given)
+        return replace(self, *arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(DeltaTables, "replace", killed)
         with pytest.raises(Killed):
             upkeep(spark, tables, *THE_18TH)
     assert content(tables) != before
-    upkeep(spark, tables, *THE_18TH)
+    assert "counts of 2026-11-18 rebuilt" in upkeep(spark, tables, *THE_18TH)
     assert content(tables) == before
 
 
+@pytest.mark.long
 def test_counts_of_late_alerts_are_compared_as_well(
     spark: SparkSession, tables: Tables, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -149,17 +162,18 @@ def test_counts_of_late_alerts_are_compared_as_well(
     assert by_day == {"2026-11-17": 20, "2026-11-18": 21, "2026-11-19": 20}
 
 
+@pytest.mark.long
 def test_copies_are_taken_out_of_the_counts_of_older_days(
     spark: SparkSession, tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Copies received on the day gone over, of events of days before it: the counts of one are rebuilt, those of the
     other, of which retention has dropped alerts, stay."""
     day = tables.frame(spark, ALERTS, "2026-11-19", "2026-11-19").limit(1).withColumn("host", F.lit("late"))
-    two, nine = (
+    recent, old = (
         day.withColumns({"alert_id": F.lit(f"{days}"), "counted_at": F.col("counted_at") - timedelta(days=days)})
         for days in (2, 9)
     )
-    late = two.unionByName(nine).persist()
+    late = recent.unionByName(old).persist()
     counted, rules = frames.counted(late), tables.frame(spark, RULES)
 
     def take(batch: str) -> None:
@@ -208,6 +222,7 @@ def test_a_running_ingest_is_not_disturbed(
         upkeep(spark, tables)
 
 
+@pytest.mark.long
 def test_alerts_of_an_agent_without_a_clock_are_kept_and_counted(
     spark: SparkSession, tables: Tables, tmp_path: Path
 ) -> None:
@@ -226,6 +241,7 @@ def test_alerts_of_an_agent_without_a_clock_are_kept_and_counted(
     assert content(tables)["win_5m"] == before["win_5m"]
 
 
+@pytest.mark.long
 def test_what_lands_late_lowers_no_count(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """An alert of a day that retention took: neither the counts of that day, nor, where these were taken as well, the
     sums of ``rules``; nor those of a day on which an alert that it took was counted, being of the evening before."""
@@ -269,17 +285,16 @@ def test_nothing_is_lost_beside_a_running_ingest(spark: SparkSession, tmp_path: 
     try:
         land_more(0)
         until("the first batch to be counted", lambda: tables.version(WIN_5M, _query(tables)) is not None)
-        upkeep_done = [upkeep(spark, tables, f"--landing={landing}", "--landing-days=1")]
         writer = Thread(target=land_more, args=(4,))
         writer.start()
-        upkeep_done.append(upkeep(spark, tables, f"--landing={landing}", "--landing-days=1", "--vacuum-hours=1"))
+        said = upkeep(spark, tables, f"--landing={landing}", "--landing-days=1", "--vacuum-hours=1")
         writer.join()
         until("all alerts", lambda: tables.arrow(ALERTS, ["alert_id"]).num_rows == 80)
     finally:
         stop.set()
         job.join(60)
     ingest_alerts(spark, tables, landing)
-    assert all("tables compacted" in said for said in upkeep_done)
+    assert "tables compacted" in said
     assert len(set(tables.arrow(ALERTS, ["alert_id"])["alert_id"].to_pylist())) == 80
     assert sum(tables.arrow(WIN_5M, ["matches"])["matches"].to_pylist()) == 80
     clean(spark, str(landing), f"{tables.root}/_checkpoints", date(2026, 11, 19))
@@ -317,6 +332,7 @@ def test_after_an_interrupted_ingest_counts_are_left_alone(
     assert (tables.arrow(ALERTS).num_rows, ingest_alerts(spark, tables, landing).rows) == (10, 0)
 
 
+@pytest.mark.long
 def test_beside_a_file_to_be_tried_again_counts_are_left_alone(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,15 +376,14 @@ def test_the_landing_is_cleaned_of_what_was_taken_over(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A day whose files ingest has had is deleted; one with a file that it has not is kept until it has."""
-    landing, tables = _region(spark, tmp_path, bytes_per_batch=1 << 20)
+    landing, tables = _region(spark, tmp_path)
     days, until = landing / "alerts", date(2026, 11, 19)
     note = days / "dt=2026-11-17" / "hh=12" / "note.txt"
     note.write_text("not the landing's")
     (note.parent / "half.parquet.tmp").write_bytes(b"half a file")
     late = land(landing, [alert(950, event_time=NOON - 3 * DAY, detected_at=NOON, received_at=NOON - 3 * DAY)])
     with caplog.at_level(logging.WARNING):
-        said = upkeep(spark, tables, "--days=1", f"--landing={landing}", "--landing-days=1")
-    assert "1 day of the landing deleted" in said
+        assert clean(spark, str(landing), f"{tables.root}/_checkpoints", until) == 1
     assert sorted(day.name for day in days.iterdir()) == ["dt=2026-11-17", "dt=2026-11-19"]
     assert late.exists()
     assert "has not taken over 1 of its files" in caplog.text
@@ -381,12 +396,13 @@ def test_the_landing_is_cleaned_of_what_was_taken_over(
     assert ingest_alerts(spark, tables, landing).rows == 0
 
 
+@pytest.mark.long
 def test_what_could_not_be_read_stays_in_the_landing(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its alerts are in no table: of a day that is deleted it alone is left, and comes in once it is whole. Where more
     could not be read than is noted, no day is deleted."""
-    landing, tables = _region(spark, tmp_path, bytes_per_batch=1 << 20)
+    landing, tables = _region(spark, tmp_path)
     at = NOON - 3 * DAY
     late = land(landing, [alert(950, event_time=at, detected_at=at, received_at=at)])
     whole = late.read_bytes()

@@ -19,14 +19,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from spark_jobs.common import period
-from spark_jobs.intake import frames
-from spark_jobs.intake.counts import COUNTS
 from spark_jobs.jobs import noise
 from spark_jobs.tables.ask import open_reader
-from spark_jobs.tables.schema import ALERTS, LANDED_ALERT, NOISE, RULES
+from spark_jobs.tables.schema import NOISE
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.conftest import run
-from tests.spark_jobs.landed import alert, land
+from tests.spark_jobs.fleet import take
+from tests.spark_jobs.landed import alert
 
 pytestmark = pytest.mark.spark
 
@@ -67,17 +66,8 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
         alert(300 + n, rule_id="grave", level="critical", site=f"s{n % 2}", fields={"ip": "10.0.0.9"},
               entities=[{"kind": "ip", "value": "10.0.0.9"}]) for n in range(100)
     ]  # fmt: skip
-    tmp_path = tmp_path_factory.mktemp("noise")
-    land(tmp_path / "landing", rows)
-    read = spark.read.schema(LANDED_ALERT).option("recursiveFileLookup", "true").parquet(str(tmp_path / "landing"))
-    alerts = read.withColumn("counted_at", frames.counted_at()).persist()
-    tables = open_tables(str(tmp_path / "tables"))
-    counted = frames.counted(alerts)
-    rules = frames.rules(counted).drop("odd", "rows").persist()
-    tables.append(ALERTS, alerts)
-    tables.upsert(RULES, rules)
-    for table in COUNTS:
-        tables.upsert(table, frames.rows_of(table, counted, rules))
+    tables = open_tables(str(tmp_path_factory.mktemp("noise")))
+    take(spark, tables, "batch", rows)
     return tables
 
 

@@ -18,24 +18,9 @@ from spark_jobs.tables.schema import ALERTS, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.differences import walk
 from tests.spark_jobs.conftest import ingest_alerts, run
-from tests.spark_jobs.landed import HOUR, NOON, alert, land
+from tests.spark_jobs.landed import NOON, alert, land
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A landing of two days, a fold among it, and its tables, taken in two batches; the tables after the first."""
-    folder = tmp_path_factory.mktemp("whole")
-    for half in (0, 1):
-        at = NOON + half * 24 * HOUR
-        times = {"event_time": at, "detected_at": at}
-        rows = [alert(10 * half + n, rule_id=f"r{n % 3}", tags=["attack.t1003"], **times) for n in range(10)]
-        land(folder / "landing", [*rows, alert(90 + half, kind="fold", count=5, **times)])
-        run(spark, "ingest", f"--landing={folder}/landing", f"--tables={folder}/tables")
-        if not half:
-            shutil.copytree(folder / "tables", folder / "before")
-    return folder
 
 
 OF_COUNTS = [table.name for table in (*COUNTS, RULES)]
@@ -78,14 +63,13 @@ def mended(spark: SparkSession, whole: Path, folder: Path, way: str) -> None:
     assert run(spark, "ingest", f"--landing={whole}/landing", f"--tables={folder}") == "ingest: nothing new"
 
 
-@walk("way", ["win_5m", "alerts _checkpoints"])
-def test_what_was_lost_is_made_again(spark: SparkSession, whole: Path, tmp_path: Path, way: str) -> None:
-    """Counts from alerts, and alerts, with the checkpoints, from the landing."""
-    mended(spark, whole, tmp_path / "tables", way)
+def test_what_was_lost_is_made_again(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
+    """Alerts, with the checkpoints, from the landing, and counts from alerts."""
+    mended(spark, whole, tmp_path / "tables", "alerts _checkpoints win_5m")
 
 
 WAYS = (
-    "alerts/_delta_log", "rules", "entity_site_5m host_1h", "win_5m rules",
+    "win_5m", "alerts _checkpoints", "alerts/_delta_log", "rules", "entity_site_5m host_1h", "win_5m rules",
     *(f"{sign}{table.name}" for sign in "-+" for table in TOGETHER),
 )  # fmt: skip
 
@@ -97,6 +81,7 @@ def test_whatever_of_them_was_lost_or_restored(spark: SparkSession, whole: Path,
     mended(spark, whole, tmp_path / "tables", way)
 
 
+@pytest.mark.long
 def test_doubled_counts_are_single_again(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
     """Alerts taken a second time behind the note's back doubled all counts, and upkeep those of ``rules`` for ever: the
     first line of the report says so, and both jobs make them right."""
@@ -118,6 +103,7 @@ def test_doubled_counts_are_single_again(spark: SparkSession, whole: Path, tmp_p
     assert content(open_tables(f"{tmp_path}/upkeep")) == content(tables)
 
 
+@pytest.mark.long
 def test_a_landing_that_has_not_all(
     spark: SparkSession, whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -170,10 +156,10 @@ def test_cut_short_it_is_run_again(
     damage(tmp_path / "tables", whole, "rules win_5m")
     tables, writes, replace = open_tables(f"{tmp_path}/tables"), iter(range(3)), DeltaTables.replace
 
-    def die(self: DeltaTables, *given: Any) -> None:
+    def die(self: DeltaTables, *arguments: Any) -> None:
         if next(writes, None) is None:
             raise Killed
-        replace(self, *given)
+        replace(self, *arguments)
 
     words = ("reconcile", f"--tables={tables.root}")
     with monkeypatch.context() as patch:

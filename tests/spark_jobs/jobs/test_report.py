@@ -25,7 +25,17 @@ from spark_jobs.report.headline import Report, cards, look_first
 from spark_jobs.report.text import Section, lines
 from spark_jobs.tables.arrow import arrow_schema as rows_schema
 from spark_jobs.tables.ask import Sparks, open_reader
-from spark_jobs.tables.schema import AGENTS, ALERTS, CAMPAIGNS, COVERAGE, DEAD_LETTERS, HEARTBEATS, RULES, WIN_5M
+from spark_jobs.tables.schema import (
+    AGENTS,
+    ALERTS,
+    CAMPAIGNS,
+    COVERAGE,
+    DEAD_LETTERS,
+    HEARTBEATS,
+    RULES,
+    SEQS,
+    WIN_5M,
+)
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.browser import CHROMIUM, Browser
 from tests.spark_jobs.conftest import run
@@ -89,11 +99,11 @@ def full(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table
 
 
 @pytest.fixture(scope="module")
-def found(full: Tables) -> Report:
-    return made(full)
+def report(full: Tables) -> Report:
+    return report_of(full)
 
 
-def made(tables: Tables, days: int = 1) -> Report:
+def report_of(tables: Tables, days: int = 1) -> Report:
     reader = open_reader(tables, None)
     try:
         return figures(reader, period(THE_DAY, days))
@@ -113,9 +123,9 @@ def show(browser: Browser, folder: Path, html: str, **window: Any) -> None:
 
 
 @pytest.mark.spark
-def test_the_figures_of_a_day(found: Report) -> None:
+def test_the_figures_of_a_day(report: Report) -> None:
     """Sums, hours, rules, hosts, entities, most severe alerts, agents with gaps, dead letters: as counted by hand."""
-    counts = found.counts
+    counts = report.counts
     now = counts.now
     assert (now.alerts, now.matches, now.rules, now.sites, now.hosts) == (6, 106, 2, 2, 3)
     assert (counts.before.alerts, counts.before.sites) == (2, 1)
@@ -130,22 +140,22 @@ def test_the_figures_of_a_day(found: Report) -> None:
         ("203.0.113.0", 3), ("203.0.113.1", 2), ("203.0.113.9", 1),
     ]  # fmt: skip
     assert [(one.level, one.raw[:5]) for one in counts.severest][:2] == [("critical", HOSTILE[:5]), ("high", "<38>e")]
-    first, second = found.accounts.agents.items
+    first, second = report.accounts.agents.items
     assert (first.agent_id, first.state, first.received, first.landed, first.missing, first.silent) == (
         "agent-1", "lost", 9, 7, 1, True,
     )  # fmt: skip
     assert troubles(first) == ["connection lost", "silent since 20 Nov 12:01", "1 alert missing"]
     assert (second.received, second.landed, second.missing, troubles(second)) == (9, 2, 0, [])
-    assert [(one.kind, one.letters, one.rows) for one in found.accounts.letters.items] == [
+    assert [(one.kind, one.letters, one.rows) for one in report.accounts.letters.items] == [
         ("file", 1, 0),
         ("message", 1, 1),
     ]
 
 
 @pytest.mark.spark
-def test_what_other_jobs_found(found: Report) -> None:
+def test_what_other_jobs_found(report: Report) -> None:
     """Campaigns alive in the period with alerts of theirs, anomalies by score, noise, techniques, silent ones too."""
-    findings = found.findings
+    findings = report.findings
     assert [one.campaign_id for one in findings.campaigns.items] == ["campaign-1", "campaign-2"]
     assert [one.alert_id for one in findings.campaigns.items[0].samples] == [alert(7)["alert_id"]]
     hosts = {(step["site"], step["rule_id"]): step["hosts"] for step in findings.campaigns.items[0].steps}
@@ -156,14 +166,15 @@ def test_what_other_jobs_found(found: Report) -> None:
     cells = {one.technique: (one.alerts, one.rules.items) for one in findings.matrix.tactics["credential-access"]}
     assert cells == {"T1003": (0, (HOSTILE,)), "T1110": (5, ("Rule rule-a",))}
     assert findings.matrix.never_fired == Listed((HOSTILE,), 1)
-    anchors = [one.anchor for one in look_first(found)]
+    anchors = [one.anchor for one in look_first(report)]
     assert anchors[:2] == ["campaign-1", "campaign-2"]
     assert {"anomalies", "severest", "agents", "letters"} <= set(anchors)
-    assert {card.name: card.number for card in cards(found)}["campaigns"] == 2
+    assert {card.name: card.number for card in cards(report)}["campaigns"] == 2
 
 
+@pytest.mark.long
 @pytest.mark.spark
-def test_both_readers_say_the_same(spark: SparkSession, full: Tables, found: Report) -> None:
+def test_both_readers_say_the_same(spark: SparkSession, full: Tables, report: Report) -> None:
     """DuckDB over the files and Spark answer every question alike, hostile texts included."""
     reader = Sparks(full, spark)
     try:
@@ -171,7 +182,7 @@ def test_both_readers_say_the_same(spark: SparkSession, full: Tables, found: Rep
     finally:
         reader.close()
     for part in ("counts", "findings", "accounts", "fresh"):
-        mine, theirs = (dataclasses.asdict(getattr(one, part)) for one in (found, other))
+        mine, theirs = (dataclasses.asdict(getattr(one, part)) for one in (report, other))
         for name, value in mine.items():
             assert theirs[name] == value, (part, name)
 
@@ -179,23 +190,24 @@ def test_both_readers_say_the_same(spark: SparkSession, full: Tables, found: Rep
 @pytest.mark.spark
 def test_a_week_holds_its_days(full: Tables) -> None:
     """The alerts of the day before are in a week's report, and the hours span all of it."""
-    week = made(full, days=7)
+    week = report_of(full, days=7)
     assert week.counts.now.alerts == 8
     assert {one.hour.day for one in week.counts.hours} == {19, 20}
     assert len(json.loads(str(page._data(week.counts, week.period)))["hours"]) == 7 * 24
 
 
-def windows(tables: Tables, *given: tuple[str, str, int]) -> None:
+def windows(tables: Tables, *cells: tuple[str, str, int]) -> None:
     """Fill ``win_5m`` and ``rules`` with one alert each: level, rule, hours after the beginning of the day."""
-    at = [datetime.combine(THE_DAY, time(), UTC) + timedelta(hours=hours) for _, _, hours in given]
+    at = [datetime.combine(THE_DAY, time(), UTC) + timedelta(hours=hours) for _, _, hours in cells]
     rows = [
         {"date": DAY, "window_start": start, "fleet": "north", "site": "plant", "rule_id": rule, "level": level,
          "alerts": 1, "matches": 1, "first_time": start, "last_time": start}
-        for (level, rule, _), start in zip(given, at, strict=True)
+        for (level, rule, _), start in zip(cells, at, strict=True)
     ]  # fmt: skip
-    for table in (WIN_5M, RULES):
+    of_rules = {row["rule_id"]: row for row in rows}
+    for table, those in ((WIN_5M, rows), (RULES, of_rules.values())):
         names = [name for name in table.names if name in rows[0]]
-        tables.upsert(table, pa.Table.from_pylist([{name: row[name] for name in names} for row in rows]))
+        tables.upsert(table, pa.Table.from_pylist([{name: row[name] for name in names} for row in those]))
 
 
 def test_made_up_levels_push_out_no_other(tmp_path: Path) -> None:
@@ -203,13 +215,13 @@ def test_made_up_levels_push_out_no_other(tmp_path: Path) -> None:
     tables = open_tables(str(tmp_path / "tables"))
     made_up = [(f"!{n:02}", f"rule-{n:02}", n % 5) for n in range(30)]
     windows(tables, *made_up, ("critical", "rule-x", 7))
-    found = made(tables)
-    assert [(one.level, one.alerts) for one in found.counts.levels] == [("critical", 1), ("other", 30)]
-    assert {(one.hour.hour, one.level): one.alerts for one in found.counts.hours} == {
+    report = report_of(tables)
+    assert [(one.level, one.alerts) for one in report.counts.levels] == [("critical", 1), ("other", 30)]
+    assert {(one.hour.hour, one.level): one.alerts for one in report.counts.hours} == {
         (7, "critical"): 1, **{(hour, "other"): 6 for hour in range(5)},
     }  # fmt: skip
-    assert {card.name: card.number for card in cards(found)}["critical alert"] == 1
-    assert next(iter(found.counts.rules_by_id)) == "rule-x"
+    assert {card.name: card.number for card in cards(report)}["critical alert"] == 1
+    assert next(iter(report.counts.rules_by_id)) == "rule-x"
 
 
 def landed(tables: Tables, *rows: dict[str, Any]) -> None:
@@ -227,7 +239,7 @@ def test_the_most_severe_are_shown_first(tmp_path: Path) -> None:
     ]  # fmt: skip
     rows = [alert(n, level=level, rule_id=rule, received_at=NOON + n) for n, (level, rule) in enumerate(given)]
     landed(tables, *rows, alert(99, level="critical", rule_id="e", kind="fold"))
-    shown = [(one.level, one.rule_id, one.alert_id) for one in made(tables).counts.severest]
+    shown = [(one.level, one.rule_id, one.alert_id) for one in report_of(tables).counts.severest]
     wanted = [4, 3, 2, 7, *reversed(range(10, 28)), 9, 8]
     assert shown == [(given[n][0] or "", given[n][1], rows[n]["alert_id"]) for n in wanted]
 
@@ -236,9 +248,9 @@ def test_alerts_of_an_agent_without_a_clock_are_shown(tmp_path: Path) -> None:
     """Of 1970 by the edge's own date, and landed on the day: among the most severe, and its site on the map."""
     tables = open_tables(str(tmp_path / "tables"))
     landed(tables, alert(1, event_time=60, detected_at=60, received_at=NOON))
-    found = made(tables).counts
-    assert [one.alert_id for one in found.severest] == [alert(1)["alert_id"]]
-    assert [one.site for one in found.sites.items] == ["plant"]
+    counts = report_of(tables).counts
+    assert [one.alert_id for one in counts.severest] == [alert(1)["alert_id"]]
+    assert [one.site for one in counts.sites.items] == ["plant"]
 
 
 def test_a_site_that_has_moved_is_where_it_was_last(tmp_path: Path) -> None:
@@ -247,7 +259,7 @@ def test_a_site_that_has_moved_is_where_it_was_last(tmp_path: Path) -> None:
     dublin = {"name": "Dublin", "country": "IE", "latitude": 53.3, "longitude": -6.2}
     bonn = {"name": "Bonn", "country": "DE", "latitude": 50.7, "longitude": None}
     landed(tables, {**alert(1), "place": dublin}, {**alert(2), "place": bonn}, alert(3))
-    (site,) = made(tables).counts.sites.items
+    (site,) = report_of(tables).counts.sites.items
     assert (site.name, site.country, site.latitude, site.longitude) == ("Bonn", "DE", 50.7, None)
 
 
@@ -262,9 +274,9 @@ def test_an_agent_taken_away_is_silent_for_a_month(tmp_path: Path) -> None:
     beat = {"date": DAY, "fleet": "north", "agent_id": "there", "received_at": at}
     tables.append(HEARTBEATS, pa.Table.from_pylist([beat]))
     landed(tables, alert(1, agent_id="mute"))
-    found = made(tables).accounts
-    assert {one.agent_id: one.silent for one in found.agents.items} == {"there": False, "silent": True, "mute": True}
-    assert (found.fleet.agents, found.fleet.silent, found.fleet.dropped) == (3, 2, 15)
+    account = report_of(tables).accounts
+    assert {one.agent_id: one.silent for one in account.agents.items} == {"there": False, "silent": True, "mute": True}
+    assert (account.fleet.agents, account.fleet.silent, account.fleet.dropped) == (3, 2, 15)
 
 
 def test_numbers_are_of_all_and_not_of_those_listed(tmp_path: Path) -> None:
@@ -273,10 +285,10 @@ def test_numbers_are_of_all_and_not_of_those_listed(tmp_path: Path) -> None:
     write(tables, CAMPAIGNS, *(campaign(number, score=60.0) for number in range(103)))
     letters = [{"date": DAY, "kind": "row", "reason": f"reason {number % 53}"} for number in range(3 * 53)]
     tables.append(DEAD_LETTERS, pa.Table.from_pylist(letters))
-    found = made(tables)
-    assert (len(found.findings.campaigns.items), len(found.accounts.letters.items)) == (100, 50)
-    assert next(card.note for card in cards(found) if card.name == "campaigns") == "103 still open"
-    assert "159 dead letters" in [one.text for one in look_first(found)]
+    report = report_of(tables)
+    assert (len(report.findings.campaigns.items), len(report.accounts.letters.items)) == (100, 50)
+    assert next(card.note for card in cards(report) if card.name == "campaigns") == "103 still open"
+    assert "159 dead letters" in [one.text for one in look_first(report)]
 
 
 def test_a_technique_of_many_rules_pushes_out_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,22 +297,22 @@ def test_a_technique_of_many_rules_pushes_out_no_other(tmp_path: Path, monkeypat
     tables = open_tables(str(tmp_path / "tables"))
     write(tables, COVERAGE, *(covered(f"rule-{n:04}", "T1003") for n in range(2100)), covered("rule-z", "T1110"))
     windows(tables, ("high", "rule-z", 1))
-    found = made(tables)
-    cells = found.findings.matrix.tactics["credential-access"]
+    report = report_of(tables)
+    cells = report.findings.matrix.tactics["credential-access"]
     assert [(one.technique, one.alerts, one.rules.of) for one in cells] == [("T1003", 0, 2100), ("T1110", 1, 1)]
-    assert (found.findings.matrix.of, found.findings.matrix.never_fired.of) == (2, 2101)
-    assert "; and 2,080 more" in page.html(found)
+    assert (report.findings.matrix.of, report.findings.matrix.never_fired.of) == (2, 2101)
+    assert "; and 2,080 more" in page.html(report)
     monkeypatch.setattr(findings, "MAX_TECHNIQUES", 1)
-    cut = made(tables)
+    cut = report_of(tables)
     assert [one.technique for one in cut.findings.matrix.tactics["credential-access"]] == ["T1110"]
     assert "The 1 with most alerts of 2," in page.html(cut)
 
 
 @pytest.mark.spark
-def test_nothing_that_a_terminal_or_a_browser_obeys(found: Report) -> None:
+def test_nothing_that_a_terminal_or_a_browser_obeys(report: Report) -> None:
     """No escape sequence, control character or turn of direction in text or page; hostile markup is text in both."""
-    shown = page.html(found)
-    for one in (shown, text.text(found)):
+    shown = page.html(report)
+    for one in (shown, text.text(report)):
         assert not CONTROL.search(one.replace("\n", ""))
         assert "gnp.exe" in one
     assert "<script>document" not in shown
@@ -317,10 +329,12 @@ def test_nothing_that_a_terminal_or_a_browser_obeys(found: Report) -> None:
 
 @pytest.mark.spark
 @needs_browser
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])
-def test_the_page_in_a_browser(browser: Browser, found: Report, tmp_path: Path, width: int, dark: bool) -> None:
+@pytest.mark.parametrize(
+    ("width", "dark"), [(1280, False), pytest.param(1280, True, marks=pytest.mark.long), (390, False)]
+)
+def test_the_page_in_a_browser(browser: Browser, report: Report, tmp_path: Path, width: int, dark: bool) -> None:
     """No word in the console, no request, nothing wider than the window; chart drawn, hostile text shown, not run."""
-    show(browser, tmp_path, page.html(found), width=width, height=844, dark=dark)
+    show(browser, tmp_path, page.html(report), width=width, height=844, dark=dark)
     assert browser.errors() == []
     assert browser.asked() == []
     assert browser.run("document.documentElement.scrollWidth") <= width
@@ -338,9 +352,9 @@ def test_the_page_in_a_browser(browser: Browser, found: Report, tmp_path: Path, 
 
 @pytest.mark.spark
 @needs_browser
-def test_what_the_page_does(browser: Browser, found: Report, tmp_path: Path) -> None:
+def test_what_the_page_does(browser: Browser, report: Report, tmp_path: Path) -> None:
     """A touched cell tells its numbers, a link opens its campaign, a filter hides, a heading sorts."""
-    show(browser, tmp_path, page.html(found))
+    show(browser, tmp_path, page.html(report))
     browser.run("document.querySelector('.heat td[title]').click()")
     assert re.search(r": \d+ alerts, \d+ matches$", browser.run("document.getElementById('told').textContent"))
     assert browser.run("document.getElementById('campaign-1').open") is False
@@ -382,18 +396,18 @@ CONTRAST = """(() => {
 @pytest.mark.spark
 @needs_browser
 @pytest.mark.parametrize("dark", [False, True])
-def test_every_text_can_be_read(browser: Browser, found: Report, tmp_path: Path, dark: bool) -> None:
+def test_every_text_can_be_read(browser: Browser, report: Report, tmp_path: Path, dark: bool) -> None:
     """No text has too little contrast, light or dark, parts that are folded away included."""
-    show(browser, tmp_path, page.html(found), dark=dark)
+    show(browser, tmp_path, page.html(report), dark=dark)
     assert browser.run(CONTRAST) == {}
 
 
 @pytest.mark.spark
 @needs_browser
-def test_the_page_by_keyboard_and_to_a_screen_reader(browser: Browser, found: Report, tmp_path: Path) -> None:
+def test_the_page_by_keyboard_and_to_a_screen_reader(browser: Browser, report: Report, tmp_path: Path) -> None:
     """Headers name their columns, what scrolls has a name and takes the focus, a heading sorts by Enter and says so,
     and the heat map is one stop of Tab in which the arrows go on."""
-    show(browser, tmp_path, page.html(found))
+    show(browser, tmp_path, page.html(report))
     heads = "[...document.querySelectorAll('.sort th, .heat th, .small th')]"
     assert browser.run(f"{heads}.filter((one) => !one.scope).length") == 0
     hidden = "[...document.querySelectorAll('table.sort')].filter((one) => !one.closest('[role=region]'))"
@@ -422,10 +436,10 @@ def test_the_page_by_keyboard_and_to_a_screen_reader(browser: Browser, found: Re
 
 @pytest.mark.spark
 @needs_browser
-def test_the_policy_stops_what_is_not_the_page_s_own(browser: Browser, found: Report, tmp_path: Path) -> None:
+def test_the_policy_stops_what_is_not_the_page_s_own(browser: Browser, report: Report, tmp_path: Path) -> None:
     """A script, a style and an image that are put into the page do nothing; the browser says why."""
     added = "<script>window.owned = 1</script><p id='styled' style='color: red'>x</p><img src='http://127.0.0.1:9/x'>"
-    show(browser, tmp_path, page.html(found).replace("<footer>", f"{added}<footer>"))
+    show(browser, tmp_path, page.html(report).replace("<footer>", f"{added}<footer>"))
     assert browser.run("window.owned") is None
     assert browser.run("getComputedStyle(document.getElementById('styled')).color") != "rgb(255, 0, 0)"
     assert len([one for one in browser.errors() if "Content Security Policy" in one]) >= 3
@@ -434,7 +448,7 @@ def test_the_policy_stops_what_is_not_the_page_s_own(browser: Browser, found: Re
 @needs_browser
 def test_without_tables_there_are_sentences(browser: Browser, tmp_path: Path) -> None:
     """Where no job has written anything, every section says so; no error, in text and in the browser."""
-    empty = made(open_tables(str(tmp_path / "tables")), days=7)
+    empty = report_of(open_tables(str(tmp_path / "tables")), days=7)
     assert "No alerts." in text.text(empty)
     show(browser, tmp_path, page.html(empty))
     assert browser.errors() == []
@@ -450,25 +464,24 @@ def test_missing_alerts_by_runs_of_numbers(spark: SparkSession, tmp_path: Path) 
         ("agent-1", "a", 1, 10, 0), ("agent-1", "a", 5, 12, 0), ("agent-1", "a", 20, 30, 1),
         ("agent-1", "a", 15, 16, 30), ("agent-1", "b", 1, 5, 2), ("agent-2", "a", 1, 3, 0), ("agent-2", "a", 8, 9, 30),
     ]  # fmt: skip
+    rows = []
     for agent, numbering, first, last, hours in runs:
         run = {"agent_id": agent, "fleet": "north", "log_id": numbering * 32, "first": first, "last": last}
-        row = {**run, "received_at": NOON + hours * HOUR}
-        land(tmp_path / "landing", [row], table="seqs", schema=arrow_schema(envelope.SEQS))
-    ingest.take_over(spark, tables, {"seqs": ingest.landing_sources(str(tmp_path / "landing"))["seqs"]})
+        at = NOON_HOUR + timedelta(hours=hours)
+        rows.append({**run, "received_at": at, "date": f"{at:%Y-%m-%d}"})
+    tables.append(SEQS, pa.Table.from_pylist(rows))
     for day, missing in ((THE_DAY, {"agent-1": 3}), (THE_DAY + timedelta(days=1), {"agent-1": 2, "agent-2": 4})):
-        for reader in (open_reader(tables, None), Sparks(tables, spark)):
-            found = accounts(reader, period(day, 1))
+        for reader in (open_reader(tables, None), *([Sparks(tables, spark)] if day == THE_DAY else [])):
+            account = accounts(reader, period(day, 1))
             reader.close()
-            assert {one.agent_id: one.missing for one in found.agents.items if one.missing} == missing
-            assert found.fleet.missing == sum(missing.values())
+            assert {one.agent_id: one.missing for one in account.agents.items if one.missing} == missing
+            assert account.fleet.missing == sum(missing.values())
 
 
-@pytest.mark.spark
-def test_a_day_without_alerts_names_days_that_have_some(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_day_without_alerts_names_days_that_have_some(tmp_path: Path) -> None:
     """Who asks for the wrong day is told the right ones; tables of other jobs are not there."""
     tables = f"--tables={tmp_path / 'tables'}"
-    land(tmp_path / "landing", [alert(1), alert(2)])
-    run(spark, "ingest", f"--landing={tmp_path / 'landing'}", tables)
+    windows(open_tables(str(tmp_path / "tables")), ("high", "rule-a", 11), ("high", "rule-a", 12))
     html = tmp_path / "page.html"
     said = run(None, "report", tables, "--date=2026-11-25", f"--html={html}")
     assert "Days with alerts\n  day         alerts\n  2026-11-20       2\n" in said

@@ -34,7 +34,7 @@ def tables(tmp_path: Path) -> Tables:
     return tables
 
 
-def made(tables: Tables) -> Report:
+def report_of(tables: Tables) -> Report:
     reader = open_reader(tables, None)
     try:
         return figures(reader, period(date.fromisoformat(DAY), 1))
@@ -44,7 +44,7 @@ def made(tables: Tables) -> Report:
 
 def first(tables: Tables) -> list[str]:
     """Anchors of the findings on the first screen."""
-    return [pointer.anchor for pointer in look_first(made(tables)) if pointer.kind in ("campaign", "gone quiet")]
+    return [pointer.anchor for pointer in look_first(report_of(tables)) if pointer.kind in ("campaign", "gone quiet")]
 
 
 def decide(tables: Tables, finding: str, **row: object) -> None:
@@ -67,7 +67,7 @@ def test_a_decision_is_kept_and_shown(tables: Tables) -> None:
     listed = run(None, "triage", where).splitlines()
     assert "false positive by ben" in listed[0]
     assert listed[1] == "campaign campaign-2: new  ip 203.0.113.10, score 78"
-    shown = page.html(made(tables))
+    shown = page.html(report_of(tables))
     assert "until 31 Jan 2999: our scanner &lt;b&gt;" in shown
     assert "acknowledged by ann" in shown
 

@@ -69,7 +69,7 @@ def test_gaps_at_the_end_of_the_numbers(tables: DeltaTables) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize("runs", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_spark_asks_the_same(spark: SparkSession, tables: DeltaTables, runs: bool) -> None:
     """The accounts of extremes are those that DuckDB gives."""
     fill(tables, runs=runs)

@@ -18,8 +18,8 @@ from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import open_reader
 from spark_jobs.tables.schema import AGENTS, HEARTBEATS, RULES, RUNS, SEQS, WIN_5M, Table
 from spark_jobs.tables.tables import Tables, open_tables
-from tests.spark_jobs.conftest import ingest_alerts
-from tests.spark_jobs.landed import DAY, HOUR, NOON, alert, land
+from tests.spark_jobs.fleet import take
+from tests.spark_jobs.landed import DAY, HOUR, NOON, alert
 
 AT = datetime.fromtimestamp(NOON / 1e6, UTC)
 
@@ -130,12 +130,11 @@ def test_a_day_that_has_outlived_its_alerts(tables: Tables) -> None:
 
 
 @pytest.mark.spark
-def test_counts_that_differ_from_alerts_are_said(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+def test_counts_that_differ_from_alerts_are_said(spark: SparkSession, tables: Tables) -> None:
     """A fold and a late alert among them, they agree; with a day of counts dropped or an alert counted twice the first
     line says which days and how many, and so does the page."""
     rows = [*(alert(n) for n in range(5)), alert(5, kind="fold", count=7), alert(6, event_time=NOON - 24 * HOUR)]
-    land(tmp_path / "landing", rows)
-    ingest_alerts(spark, tables, tmp_path / "landing")
+    take(spark, tables, "batch", rows)
     week = seen(tables, AT, days=7)
     assert "counts agree with alerts; alerts up to 12:00, " in first_line(week)
     twice = tables.arrow(WIN_5M, since=DAY)

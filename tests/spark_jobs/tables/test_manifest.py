@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -21,12 +22,12 @@ from spark_jobs.tables.tables import Tables, open_tables
 from tests.differences import walk
 from tests.spark_jobs.conftest import JARS, run
 from tests.spark_jobs.found import campaign, write
-from tests.spark_jobs.landed import NOON, alert, arrow_schema, land
-from vedette.delivery import envelope
+from tests.spark_jobs.landed import DAY, alert, land
 
 pytestmark = pytest.mark.spark
 
-OF_INGEST = (*TOGETHER, HEARTBEATS, AGENTS, SEQS, DEAD_LETTERS)
+OTHERS = (HEARTBEATS, AGENTS, SEQS, DEAD_LETTERS)
+OF_INGEST = (*TOGETHER, *OTHERS)
 
 
 class Backups(NamedTuple):
@@ -38,21 +39,20 @@ class Backups(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def backups(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Backups:
+def backups(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Backups:
+    """Those of ``whole``, and beside them a row of each half in the tables of ingest's other streams."""
     folder = tmp_path_factory.mktemp("backups")
-    landing, tables = folder / "landing", folder / "tables"
-    for half in (0, 1):
-        land(landing, [*(alert(10 * half + n) for n in range(10)), alert(90 + half, agent_id=None)])
-        about = {"fleet": "north", "agent_id": "agent-1"}
-        beat = {"received_at": NOON + half, "collector_id": "c", "topic": "t"}
-        status = envelope.status_row(b'{"state": "running"}', **about, **beat)
-        land(landing, [status], table="status", schema=arrow_schema(envelope.STATUS))
-        numbers = {**about, "log_id": "0", "first": 10 * half, "last": 10 * half + 9, "received_at": NOON}
-        land(landing, [numbers], table="seqs", schema=arrow_schema(envelope.SEQS))
-        run(spark, "ingest", f"--landing={landing}", f"--tables={tables}")
-        if not half:
-            shutil.copytree(tables, folder / "before")
-    return Backups(landing, folder / "before", tables)
+    for half, name in enumerate(("before", "tables")):
+        shutil.copytree(whole / name, folder / name)
+        tables = open_tables(f"{folder}/{name}")
+        with manifest.writing(tables, "status", OTHERS):
+            for table in OTHERS:
+                if half:
+                    shutil.copytree(folder / "before" / table.name, folder / name / table.name)
+                row = {"fleet": "north", "agent_id": f"agent-{half}", "date": DAY, "reason": "r"}
+                known = {column: value for column, value in row.items() if column in table.names}
+                tables.append(table, pa.Table.from_pylist([known]))
+    return Backups(whole / "landing", folder / "before", folder / "tables")
 
 
 def refusal(do: Callable[[], object]) -> str:
@@ -98,11 +98,12 @@ def test_a_restore_of_some_tables_is_refused_by_name(
     assert sorted(tables.rglob("*")) == listing
 
 
+@pytest.mark.long
 def test_a_restore_of_all_goes_on(spark: SparkSession, backups: Backups, tmp_path: Path) -> None:
     """Tables, checkpoints and all from one backup are no matter, and what landed since comes in once."""
     shutil.copytree(backups.before, tmp_path / "tables")
     said = run(spark, "ingest", f"--landing={backups.landing}", f"--tables={tmp_path}/tables")
-    assert "alerts: 1 file, 11 rows: 10 new, 0 duplicates" in said
+    assert "alerts: 1 file, 11 rows: 11 new, 0 duplicates" in said
     assert sum(open_tables(f"{tmp_path}/tables").arrow(WIN_5M, ["alerts"])["alerts"].to_pylist()) == 20
 
 
@@ -123,9 +124,10 @@ def test_checkpoints_of_another_time_are_refused(
     shutil.rmtree(tmp_path / "tables" / "_checkpoints")
     run(spark, *words)
     alerts = open_tables(f"{tmp_path}/tables").arrow(ALERTS, ["alert_id"])["alert_id"].to_pylist()
-    assert sorted(alerts) == sorted(alert(n)["alert_id"] for n in (*range(20), 50))
+    assert sorted(alerts) == sorted(alert(n)["alert_id"] for n in (*range(20), 50, 90, 91))
 
 
+@pytest.mark.long
 def test_a_batch_cut_short_whose_checkpoint_is_gone_is_refused(
     spark: SparkSession, backups: Backups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +210,7 @@ def test_upkeep_is_no_loss(spark: SparkSession, backups: Backups, tmp_path: Path
     words = ("--keep=alerts=1", "--keep=host_1h=1", "--vacuum-hours=1", "--date=2026-11-25")
     run(spark, "maintain", f"--tables={tables.root}", *words)
     assert tables.arrow(ALERTS).num_rows == 0
-    assert manifest.read(tables.root).dropped == {"alerts": "2026-11-20", "host_1h": "2026-11-20"}
+    assert manifest.read(tables.root).dropped == {"alerts": "2026-11-21", "host_1h": "2026-11-21"}
     assert run(spark, "ingest", f"--landing={backups.landing}", f"--tables={tables.root}") == "ingest: nothing new"
     shutil.rmtree(tables.path(CAMPAIGNS))
     assert "campaigns is lost (1 rows are noted)" in refusal(lambda: run(None, "report", f"--tables={tables.root}"))
@@ -225,14 +227,6 @@ def test_the_last_day_dropped_stays_the_last(tmp_path: Path) -> None:
     for day in ("2026-11-20", "2025-03-01"):
         manifest.dropping(str(tmp_path), "win_5m", day)
     assert manifest.read(str(tmp_path)).dropped == {"win_5m": "2026-11-20"}
-
-
-def test_a_note_without_frozen_days_is_read_by_the_release_before(tmp_path: Path) -> None:
-    """It refuses a key that it lacks."""
-    for days, has in ((["2026-11-20"], True), ([], False)):
-        manifest.freeze(str(tmp_path), days)
-        assert ("frozen" in json.loads((tmp_path / NAME).read_text())) == has
-        assert manifest.read(str(tmp_path)).frozen == days
 
 
 def test_no_version_is_noted_that_may_not_be_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,6 +285,6 @@ def test_both_backends_read_one_note(spark: SparkSession, backups: Backups, tmp_
     ingest.take_over(spark, other, sources)
     manifest.check(mine)
     noted = json.loads((tmp_path / "tables" / NAME).read_text())
-    assert (noted["writers"], noted["tables"]["alerts"]["rows"]) == ([], 21)
+    assert (noted["writers"], noted["tables"]["alerts"]["rows"]) == ([], 23)
     shutil.rmtree(tmp_path / "tables" / "win_5m")
     assert "win_5m is lost" in refusal(lambda: manifest.check(other))

@@ -133,6 +133,7 @@ def test_one_process_at_a_time_writes(bucket: str, monkeypatch: pytest.MonkeyPat
     assert len(storage.names(f"{folder}/.ingest.lock")) <= 3
 
 
+@pytest.mark.long
 def test_a_holder_ends_before_another_one_may_follow(bucket: str, proxy: s3.Proxy) -> None:
     """When the store refuses to renew the lease, and when it does not answer."""
     modes: tuple[s3.Mode, ...] = ("500", "dead")

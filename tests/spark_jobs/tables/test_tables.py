@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 needs_jars = pytest.mark.skipif(not JARS, reason="no jars in build/jars: run tools/jars.sh")
-EVERY = [one if one == "delta" else pytest.param(one, marks=needs_jars) for one in BACKENDS]
+EVERY = [name if name == "delta" else pytest.param(name, marks=[needs_jars, pytest.mark.long]) for name in BACKENDS]
 everywhere = pytest.mark.parametrize("tables", EVERY, indirect=True)
 """Delta by Spark takes seconds for each write, so it runs the test that says most."""
 
@@ -61,11 +61,11 @@ def window(matches: int, **changes: Any) -> dict[str, Any]:
     }
 
 
-def rows(*given: dict[str, Any]) -> pa.Table:
-    return pa.Table.from_pylist(list(given))
+def rows(*columns: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(columns))
 
 
-def found(tables: Tables, table: Table = WIN_5M, *columns: str, **asked: Any) -> list[tuple[Any, ...]]:
+def read_rows(tables: Tables, table: Table = WIN_5M, *columns: str, **asked: Any) -> list[tuple[Any, ...]]:
     read = tables.arrow(table, columns, **asked).to_pylist()
     return sorted(tuple(row.values()) for row in read)
 
@@ -81,7 +81,7 @@ def test_an_upsert_merges_by_the_tables_word(tables: Tables, spark: SparkSession
     tables.upsert(WIN_5M, spark.createDataFrame([window(5, rule_title="newer", last_time=NOON + 6 * second)]))
 
     columns = ("site", "alerts", "matches", "rule_title", "first_time", "last_time")
-    assert found(tables, WIN_5M, *columns) == [
+    assert read_rows(tables, WIN_5M, *columns) == [
         ("", 2, 5, "R", NOON, NOON),
         ("new's", 1, 4, "R", NOON, NOON),
         ("s", 2, 16, "newer", NOON - second, NOON + 6 * second),
@@ -97,7 +97,7 @@ def test_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, folder: str) 
     tables = open_tables(str(tmp_path / folder))
     tables.upsert(WIN_5M, rows(window(1)))
     tables.upsert(WIN_5M, rows(window(2)))
-    assert found(tables, WIN_5M, "matches") == [(3,)]
+    assert read_rows(tables, WIN_5M, "matches") == [(3,)]
     assert [row.matches for row in tables.frame(spark, WIN_5M).collect()] == [3]
     with closing(open_reader(tables, None)) as reader:
         reader.view("win", WIN_5M, "2026-11-20")
@@ -122,7 +122,7 @@ def test_a_write_is_done_once_by_its_name(tables: Tables) -> None:
     assert not tables.append(WIN_5M, rows(window(1, site="x")), Txn("q", 2))
     assert tables.upsert(WIN_5M, rows(window(1)), Txn("other", 0))
     assert (tables.version(WIN_5M, "q"), tables.version(WIN_5M, "other")) == (3, 0)
-    assert found(tables, WIN_5M, "matches") == [(3,)]
+    assert read_rows(tables, WIN_5M, "matches") == [(3,)]
 
 
 @everywhere_at_length
@@ -131,12 +131,12 @@ def test_partitions_are_read_replaced_and_dropped(tables: Tables, spark: SparkSe
     days = [f"2026-11-{day}" for day in (18, 19, 20)]
     tables.append(WIN_5M, rows(*(window(n, date=day) for n, day in enumerate(days))))
     assert tables.partitions(WIN_5M) == days
-    assert found(tables, WIN_5M, "date", since=days[1]) == [(days[1],), (days[2],)]
+    assert read_rows(tables, WIN_5M, "date", since=days[1]) == [(days[1],), (days[2],)]
     assert [row.date for row in tables.frame(spark, WIN_5M, until=days[0]).collect()] == [days[0]]
     assert {row.date for row in tables.frame(spark, WIN_5M, only=[days[0], days[2]]).collect()} == {days[0], days[2]}
 
     tables.replace(WIN_5M, rows(window(7, date=days[1]), window(8, date=days[1], site="t")), [days[1]])
-    assert found(tables, WIN_5M, "date", "matches") == [(days[0], 0), (days[1], 7), (days[1], 8), (days[2], 2)]
+    assert read_rows(tables, WIN_5M, "date", "matches") == [(days[0], 0), (days[1], 7), (days[1], 8), (days[2], 2)]
     with pytest.raises(ValueError, match="rows of 2026-11-18 are outside the partitions to replace"):
         tables.replace(WIN_5M, rows(window(7, date=days[0])), [days[1]])
     tables.drop(WIN_5M, [days[1]])
@@ -147,13 +147,13 @@ def test_upkeep_changes_no_row(tables: Tables) -> None:
     """Compacting many small writes and deleting what they left gives the same rows, and later upserts still merge."""
     for number in range(5):
         tables.upsert(WIN_5M, rows(window(1), window(1, site=f"s{number}")), Txn("q", number))
-    before = found(tables)
+    before = read_rows(tables)
     tables.compact(WIN_5M, ["2026-11-20"])
     tables.vacuum(WIN_5M, 0)
-    assert found(tables) == before
+    assert read_rows(tables) == before
     assert not tables.upsert(WIN_5M, rows(window(1)), Txn("q", 4))
     tables.upsert(WIN_5M, rows(window(1)), Txn("q", 5))
-    assert ("s", 6) in found(tables, WIN_5M, "site", "matches")
+    assert ("s", 6) in read_rows(tables, WIN_5M, "site", "matches")
 
 
 @everywhere_at_length
@@ -164,7 +164,7 @@ def test_columns_are_added_and_never_lost(tables: Tables, spark: SparkSession) -
     tables.upsert(WIN_5M, rows(window(1)))
     tables.upsert(later, rows(window(1, site="t", mood="calm")))
     tables.upsert(WIN_5M, rows(window(1), window(1, site="u")))
-    assert found(tables, later, "site", "matches", "mood") == [("s", 2, None), ("t", 1, "calm"), ("u", 1, None)]
+    assert read_rows(tables, later, "site", "matches", "mood") == [("s", 2, None), ("t", 1, "calm"), ("u", 1, None)]
     assert tables.frame(spark, WIN_5M).count() == tables.frame(spark, later).count() == 3
     with closing(open_reader(tables, None if isinstance(tables, DeltaTables) else spark)) as reader:
         reader.view("later", later)
@@ -260,7 +260,7 @@ def test_windows_in_files_of_their_own_equal_a_count_by_hand(
             assert not tables.upsert(WIN_5M, rows(*made), Txn("q", number))
             for start, n in unique.items():
                 by_hand[start, "s"] = by_hand.get((start, "s"), 0) + n
-        assert found(tables, WIN_5M, "window_start", "site", "matches") == sorted(
+        assert read_rows(tables, WIN_5M, "window_start", "site", "matches") == sorted(
             (*key, n) for key, n in by_hand.items()
         )
 
@@ -268,8 +268,8 @@ def test_windows_in_files_of_their_own_equal_a_count_by_hand(
 def _once_then(merge: Callable[..., None], error: BaseException) -> Callable[..., None]:
     """``merge`` the first time, and ``error`` after it."""
 
-    def cut(*given: Any) -> None:
-        merge(*given)
+    def cut(*arguments: Any) -> None:
+        merge(*arguments)
         raise error
 
     return cut
@@ -308,7 +308,7 @@ def test_a_full_file_is_written_no_more(tmp_path: Path, monkeypatch: pytest.Monk
     upsert(4, 5)
     assert len(files()) == 3
     assert not first & files()
-    assert sum(n for (n,) in found(tables, WIN_5M, "matches")) == 11
+    assert sum(n for (n,) in read_rows(tables, WIN_5M, "matches")) == 11
 
 
 def test_two_writers_lose_nothing(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
     assert not failures
-    assert found(tables, WIN_5M, "site", "matches") == [("s", 12), ("x", 6), ("y", 6)]
+    assert read_rows(tables, WIN_5M, "site", "matches") == [("s", 12), ("x", 6), ("y", 6)]
 
 
 def test_a_race_that_is_lost_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

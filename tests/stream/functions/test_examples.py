@@ -8,7 +8,7 @@ from vedette.rules.sql.frontend import Sql
 from vedette.stream.functions import cast
 from vedette.stream.functions.library import FAMILIES, LIBRARY
 from vedette.stream.keyed import Budget
-from vedette.stream.network import Network
+from vedette.stream.network.network import Network
 
 SCALAR = [name for family in FAMILIES[:-1] for name in family.FUNCTIONS if name != "FIELD"]
 """Without functions that give rows, and ``r.name``, whose row is a column."""

@@ -7,8 +7,8 @@ import pytest
 from tests.differences import walk
 from vedette.plan.query import Column, Literal, Type
 from vedette.stream.functions.library import LIBRARY
-from vedette.stream.functions.table import Function, WrongTypes
-from vedette.stream.functions.types import BIGINT, BOOLEAN, DOUBLE, FLOAT, INT, NULL, STRING, TINYINT, decimal
+from vedette.stream.functions.table import WrongTypes
+from vedette.stream.values.types import BIGINT, BOOLEAN, DOUBLE, FLOAT, INT, NULL, STRING, TINYINT, decimal
 
 MONEY = Type("DECIMAL", 10, 2)
 
@@ -65,13 +65,3 @@ def test_decimals_of_more_than_38_digits() -> None:
     assert decimal(41, 21) == Type("DECIMAL", 38, 18)
     assert decimal(60, 30) == Type("DECIMAL", 38, 8)
     assert decimal(50, 4) == Type("DECIMAL", 38, 4)
-
-
-def test_a_plan_adds_functions() -> None:
-    """A library with more rows; the shared one is as before, and no function of Flink's is replaced."""
-    own = Function(lambda args, options: INT, lambda value: value)
-    assert LIBRARY.extended({"SCORE": own}).infer("SCORE", [Column(1, INT)]) == INT
-    assert "SCORE" not in LIBRARY
-    for taken in ("ABS", "RAND"):
-        with pytest.raises(ValueError, match="choose another"):
-            LIBRARY.extended({taken: own})

@@ -7,7 +7,7 @@ from typing import Any
 
 from vedette.plan.query import MILLISECOND, SECOND, Row
 from vedette.stream.keyed import Budget, pack, unpack
-from vedette.stream.operator import FOREVER, Operator
+from vedette.stream.operators.base import FOREVER, Operator
 
 Step = tuple[int, Row | int]
 """A port, with a row or a watermark."""
@@ -38,15 +38,15 @@ class Driven:
 
     def __init__(self, make: Callable[[Budget], Operator], limit: int = 64 << 20) -> None:
         self._make, self._limit = make, limit
-        self.taken = Taken()
+        self.sink = Taken()
         self.deltas: list[bytes] = []
         self.operator = self._new()
 
     def _new(self) -> Operator:
         self.budget = Budget(self._limit)
         operator = self._make(self.budget)
-        sink: Any = self.taken
-        self.taken.time = operator.node.time
+        sink: Any = self.sink
+        self.sink.time = operator.node.time
         operator.serve(operator.node, [(sink, 0)])
         return operator
 
@@ -75,7 +75,7 @@ class Driven:
             elif step > self.operator.marks[port]:
                 self.operator.advance(port, step)
             self.budget.settle()
-        return self.taken.rows
+        return self.sink.rows
 
 
 def stream(rows: Sequence[Row], time: int = 1, delay: int = 5, port: int = 0, end: bool = True) -> list[Step]:

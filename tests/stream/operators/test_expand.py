@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.stream.operators.steps import Driven, at
 from tests.stream.walk import BIGINT, TIME, scan
 from vedette.plan.query import Call, Column, Expand, Named, Row, Type
-from vedette.stream.operators.expand import Expand as Operator
+from vedette.stream.operators.stateless import Expand as Operator
 
 LIST = Type("ARRAY", args=(BIGINT,))
 SCAN = scan((("ts", TIME), ("list", LIST)))

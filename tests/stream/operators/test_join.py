@@ -14,7 +14,7 @@ from tests.stream.walk import BIGINT, BOOLEAN, STRING, TIME, scan
 from vedette.plan.grid import Grid
 from vedette.plan.query import MILLISECOND, SECOND, Assign, Call, Column, Expression, Join, Named, Row
 from vedette.stream.keyed import Budget
-from vedette.stream.operator import FOREVER
+from vedette.stream.operators.base import FOREVER
 from vedette.stream.operators.join import IntervalJoin, WindowJoin
 from vedette.stream.operators.join import Join as Operator
 
@@ -90,8 +90,8 @@ def test_the_watermark_below_waits_for_what_may_come() -> None:
     """It is behind by the longer side of the interval, so that nothing that is given is late."""
     for bounds in ((-3, 8), (-8, 3)):
         _, driven = run(interval("FULL", *bounds), both(("l", 1, "a", 1), ("l", 30, "b", 2), ("r", 50, "c", 3)))
-        assert driven.taken.marks == [at(-7), at(22), at(42), FOREVER]
-        assert not driven.taken.late
+        assert driven.sink.marks == [at(-7), at(22), at(42), FOREVER]
+        assert not driven.sink.late
 
 
 def test_that_a_row_has_joined_outlives_a_crash() -> None:
@@ -102,7 +102,7 @@ def test_that_a_row_has_joined_outlives_a_crash() -> None:
     driven.run([(1, (1, at(2), "a", 2))])
     driven.again()
     driven.run([(0, FOREVER), (1, FOREVER)])
-    assert numbers(driven.taken.rows) == [(1, 2)]
+    assert numbers(driven.sink.rows) == [(1, 2)]
 
 
 def test_when_fails() -> None:

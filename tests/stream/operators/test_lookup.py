@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.lookup.tables import made
+from tests.lookup.tables import lookup_of
 from tests.stream.operators.steps import Driven, at
 from tests.stream.walk import BIGINT, BOOLEAN, STRING, TIME, scan, statement
 from vedette.lookup.table import Lookup
 from vedette.plan.query import Calc, Call, Column, Expression, Literal, LookupJoin, Named, Row
 from vedette.stream.keyed import Budget
-from vedette.stream.network import Network
+from vedette.stream.network.network import Network
 from vedette.stream.operators.lookup import LookupJoin as Operator
 
 SCAN = scan((("ts", TIME), ("host", STRING), ("n", BIGINT)))
@@ -29,11 +29,11 @@ def run(one: LookupJoin, lookup: Lookup | None, rows: list[Row] = ROWS) -> tuple
     driven = Driven(lambda budget: Operator(one, budget))
     driven.operator.use({} if lookup is None else {"assets": lookup})
     driven.operator.push(0, rows)
-    return driven.taken.rows, driven
+    return driven.sink.rows, driven
 
 
 def assets(tmp_path: Path) -> Lookup:
-    return made(tmp_path / "assets", "host owner limit:int", "host", [("a", "ann", 5), ("b", None, 0)])
+    return lookup_of(tmp_path / "assets", "host owner limit:int", "host", [("a", "ann", 5), ("b", None, 0)])
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_when(tmp_path: Path) -> None:
 
 def test_several_rows_and_best_rows(tmp_path: Path) -> None:
     """Of equal keys all rows join; of networks the narrowest."""
-    twice = made(tmp_path / "twice", "host owner", "host", [("a", "ann"), ("a", "bob")], duplicates="keep")
+    twice = lookup_of(tmp_path / "twice", "host owner", "host", [("a", "ann"), ("a", "bob")], duplicates="keep")
     assert sorted(row[3:] for row in run(node("INNER", "owner"), twice)[0]) == [(1, "ann"), (1, "bob")]
-    nets = made(tmp_path / "nets", "net name", "net:cidr", [("10.0.0.0/8", "wide"), ("10.1.0.0/16", "narrow")])
+    nets = lookup_of(tmp_path / "nets", "net name", "net:cidr", [("10.0.0.0/8", "wide"), ("10.1.0.0/16", "narrow")])
     asked = [(0, at(1), "10.1.2.3", 1), (1, at(1), "10.2.2.3", 2), (2, at(1), "no address", 3)]
     assert [row[3:] for row in run(node("LEFT", "name", index="net"), nets, asked)[0]] == [
         (1, "narrow"), (2, "wide"), (3, None),
@@ -76,7 +76,7 @@ def test_several_rows_and_best_rows(tmp_path: Path) -> None:
 def test_validity(tmp_path: Path) -> None:
     """As of a row's time: the row of the lookup that holds then."""
     rows = [("a", "old", at(0), at(2)), ("a", "new", at(2), None)]
-    lookup = made(tmp_path / "v", "host owner since:time until:time", "host", rows, valid=("since", "until"))
+    lookup = lookup_of(tmp_path / "v", "host owner since:time until:time", "host", rows, valid=("since", "until"))
     asked: list[Row] = [(0, at(1), "a", 1), (1, at(2), "a", 2), (2, at(-1), "a", 3)]
     assert [row[3:] for row in run(node("LEFT", "owner", at=1), lookup, asked)[0]] == [
         (1, "old"),
@@ -90,7 +90,7 @@ def test_a_row_without_the_time(tmp_path: Path) -> None:
     """Whether a version of the lookup held for it nobody knows: it is dropped and counted, and only where rows have
     times of validity."""
     rows = [("a", "old", at(0), at(2)), ("b", "new", at(2), None)]
-    timed = made(tmp_path / "v", "host owner since:time until:time", "host", rows, valid=("since", "until"))
+    timed = lookup_of(tmp_path / "v", "host owner since:time until:time", "host", rows, valid=("since", "until"))
     asked: list[Row] = [(0, None, "a", 1), (1, at(3), "b", 2), (2, None, "c", 3)]
     for kind, expected in (("LEFT", [2]), ("INNER", [2]), ("SEMI", [2]), ("ANTI", [])):
         wanted = ("owner",) if kind in ("LEFT", "INNER") else ()
@@ -129,6 +129,6 @@ def test_swapped_under_a_network(tmp_path: Path) -> None:
     network = Network([statement("s", Calc(one.columns, 1, one, exprs))], Budget())
     network.use({"assets": assets(tmp_path)})
     network.feed("r", ROWS[0])
-    network.use({"assets": made(tmp_path / "new", "host owner", "host", [("a", "eve")])})
+    network.use({"assets": lookup_of(tmp_path / "new", "host owner", "host", [("a", "eve")])})
     network.feed("r", ROWS[0])
     assert [row[4] for _, row in network.flush()] == ["ann", "eve"]

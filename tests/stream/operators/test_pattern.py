@@ -19,9 +19,9 @@ from tests.stream.operators.steps import Driven, at, stream
 from tests.stream.walk import BIGINT, BOOLEAN, STRING, TIME, scan
 from vedette.plan.pattern import AGGREGATE, ANY, FIRST, LAST, ROWTIME
 from vedette.plan.query import SECOND, Call, Column, Expression, Literal, Match, Named, Row, Type, Variable
-from vedette.stream.operator import FOREVER
 from vedette.stream.operators import pattern as pattern_module
 from vedette.stream.operators import rows as rows_module
+from vedette.stream.operators.base import FOREVER
 from vedette.stream.operators.pattern import Match as Operator
 
 EVENTS = scan((("ts", TIME), ("host", STRING), ("kind", STRING), ("n", BIGINT)))
@@ -89,12 +89,12 @@ def rows(text: str, host: str | None = "h") -> list[Row]:
     ]
 
 
-def results(node: Match, given: Sequence[Row], delay: int = 5) -> list[Row]:
-    return Driven(lambda budget: Operator(node, budget)).run(stream(given, delay=delay))
+def results(node: Match, rows: Sequence[Row], delay: int = 5) -> list[Row]:
+    return Driven(lambda budget: Operator(node, budget)).run(stream(rows, delay=delay))
 
 
-def firsts_and_lasts(node: Match, given: Sequence[Row], delay: int = 5) -> list[tuple[int, int]]:
-    return [(row[2], row[3]) for row in results(node, given, delay)]
+def firsts_and_lasts(node: Match, rows: Sequence[Row], delay: int = 5) -> list[tuple[int, int]]:
+    return [(row[2], row[3]) for row in results(node, rows, delay)]
 
 
 # --- by example
@@ -154,9 +154,9 @@ def test_a_match_waits_for_what_began_earlier() -> None:
     driven = Driven(lambda budget: Operator(node, budget))
     assert driven.run(stream(rows("X1 X2 Z3 Q4"), delay=0, end=False)) == []
     driven.operator.advance(0, at(10.999))
-    assert driven.taken.rows == []
+    assert driven.sink.rows == []
     driven.operator.advance(0, at(30))
-    assert [row[2:] for row in driven.taken.rows] == [(2, 3, at(11))]
+    assert [row[2:] for row in driven.sink.rows] == [(2, 3, at(11))]
     alone = match("X Z", measures=measures)
     assert [row[2:] for row in results(alone, rows("X1 Z3"))] == [(1, 2, at(3))]
     forever = match("X W*? Z", defines, measures)
@@ -259,11 +259,11 @@ def test_eviction_of_a_part() -> None:
 # --- against all paths
 
 
-def naive(node: Match, given: Sequence[Row], delay: int) -> list[tuple[Any, ...]]:
+def naive(node: Match, rows: Sequence[Row], delay: int) -> list[tuple[Any, ...]]:
     """Key, first and last n of each match, keys apart: every path from every row, then AFTER MATCH SKIP."""
     mark = -FOREVER
     kept: dict[Any, list[Row]] = {}
-    for row in given:
+    for row in rows:
         if row[1] > mark:
             kept.setdefault(row[2], []).append(row)
         mark = max(mark, row[1] - delay * SECOND)
@@ -385,7 +385,7 @@ def test_every_path(node: Match, drawn: list[tuple[int, str | None, int]], delay
     disturbed = Driven(lambda budget: Operator(node, budget))
     assert disturbed.run(stream(given, delay=delay), cuts) == found
     assert disturbed.operator.late == undisturbed.operator.late
-    assert not undisturbed.taken.late
+    assert not undisturbed.sink.late
 
 
 @given(
@@ -417,7 +417,7 @@ def test_what_is_evicted(
                     if again:
                         driven.operator.resume()
                 driven.run([step])
-            found.append(sorted(driven.taken.rows, key=repr))
+            found.append(sorted(driven.sink.rows, key=repr))
     assert found[0] == found[1]
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deep import examples
 from tests.stream.walk import BIGINT, STRING, TIME, calc, scan, statement
 from vedette.plan.grid import Grid
 from vedette.plan.pattern import AGGREGATE, ANY, FIRST, LAST
@@ -32,7 +33,7 @@ from vedette.plan.query import (
     Windowed,
 )
 from vedette.stream.keyed import Budget
-from vedette.stream.network import Network
+from vedette.stream.network.network import Network
 
 COLUMNS = (("ts", TIME), ("host", STRING), ("n", BIGINT))
 BOOLEAN = Type("BOOLEAN")
@@ -123,6 +124,7 @@ ROW = st.tuples(st.integers(0, 40).map(lambda n: n / 2), st.sampled_from(["a", "
 
 @pytest.mark.parametrize("name", NODES)
 @given(st.lists(ROW, max_size=40), st.sets(st.integers(0, 40)))
+@examples(40)
 def test_runs(name: str, drawn: list[Any], flushed: set[int]) -> None:
     """Rows one by one, all at once, or with the state written and read anywhere: late ones are late in all of these."""
     root = NODES[name]

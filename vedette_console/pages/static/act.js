@@ -120,8 +120,8 @@ const follow = async (path, place) => {
     const answer = await ask("GET", path);
     if (!answer.ok) { place.textContent = answer.data.error || "The console does not say."; return; }
     const { job, agents, records } = answer.data;
-    const heads = [`${job.title}: ${job.state}${job.why ? ", " + job.why : ""}`, ...agents.map((one) => `${one.agent}: ${one.state} ${one.reason}`)];
-    place.textContent = [...heads, ...Object.values(records).flat().map((one) => JSON.stringify(one, null, 2))].join("\n");
+    const heads = [`${job.title}: ${job.state}${job.why ? ", " + job.why : ""}`, ...agents.map((agent) => `${agent.agent}: ${agent.state} ${agent.reason}`)];
+    place.textContent = [...heads, ...Object.values(records).flat().map((record) => JSON.stringify(record, null, 2))].join("\n");
     if (OVER.includes(job.state)) return;
     await new Promise((done) => setTimeout(done, wait));
   }

@@ -14,36 +14,39 @@ export const startEditor = (form) => {
   const field = (name) => form.elements[name], value = (name) => field(name).value;
   const place = (id) => document.getElementById(id);
   const element = (tag, text, kind) => {
-    const made = document.createElement(tag);
-    if (text !== undefined) made.textContent = text;
-    if (kind) made.className = kind;
-    return made;
+    const node = document.createElement(tag);
+    if (text !== undefined) node.textContent = text;
+    if (kind) node.className = kind;
+    return node;
   };
 
-  // A draft of the same origin (a rule's page, or none) is taken up again.
   const names = ["kind", "path", "text", "tests", "event", "format"];
   const key = DRAFT + ":" + form.dataset.origin;
-  try {
-    const kept = JSON.parse(localStorage.getItem(key) || "null");
-    if (kept) for (const name of names) if (typeof kept[name] === "string") field(name).value = kept[name];
-  } catch { localStorage.removeItem(key); }
   const keep = () => {
     try { localStorage.setItem(key, JSON.stringify(Object.fromEntries(names.map((name) => [name, value(name)])))); } catch { note("The draft is too large to be kept in this browser."); }
   };
+  // What was written before this script came is the draft; else one of the same origin (a rule's page, or none) is taken up again.
+  const lines = (text) => text.replace(/\r\n?/g, "\n");
+  const written = ["text", "tests", "event"].some((name) => value(name) !== lines(field(name).defaultValue));
+  if (written) keep();
+  else try {
+    const draft = JSON.parse(localStorage.getItem(key) || "null");
+    if (draft) for (const name of names) if (typeof draft[name] === "string") field(name).value = draft[name];
+  } catch { localStorage.removeItem(key); }
 
-  const problems = (given) => {
+  const problems = (rows) => {
     const list = element("ul", undefined, "plain-list");
-    for (const one of given) {
-      const mine = !one.path || one.path === value("path") || one.path.startsWith("console_rule.");
-      const line = one.line ? `line ${one.line}${one.column ? ", column " + one.column : ""}` : "";
-      const at = [mine ? "" : one.path, line].filter(Boolean).join(", ");
+    for (const row of rows) {
+      const mine = !row.path || row.path === value("path") || row.path.startsWith("console_rule.");
+      const line = row.line ? `line ${row.line}${row.column ? ", column " + row.column : ""}` : "";
+      const at = [mine ? "" : row.path, line].filter(Boolean).join(", ");
       const item = element("li");
-      item.append(element("span", one.severity, one.severity === "error" ? "bad" : "kind " + (one.severity === "warning" ? "high" : "low")), " ", at ? `${at}: ${one.message}` : one.message);
-      if (one.hint) item.append(element("small", one.hint, "note"));
-      if (one.line && mine && !one.path.includes("test.yml")) {
+      item.append(element("span", row.severity, row.severity === "error" ? "bad" : "kind " + (row.severity === "warning" ? "high" : "low")), " ", at ? `${at}: ${row.message}` : row.message);
+      if (row.hint) item.append(element("small", row.hint, "note"));
+      if (row.line && mine && !row.path.includes("test.yml")) {
         const go = element("button", "Go there", "plain");
         go.type = "button";
-        go.addEventListener("click", () => jump(one.line, one.column));
+        go.addEventListener("click", () => jump(row.line, row.column));
         item.append(" ", go);
       }
       list.append(item);
@@ -52,7 +55,7 @@ export const startEditor = (form) => {
   };
   const jump = (line, column) => {
     const box = field("text"), lines = box.value.split("\n");
-    const at = lines.slice(0, line - 1).reduce((sum, one) => sum + one.length + 1, 0) + Math.max(0, (column || 1) - 1);
+    const at = lines.slice(0, line - 1).reduce((sum, text) => sum + text.length + 1, 0) + Math.max(0, (column || 1) - 1);
     box.focus();
     box.setSelectionRange(at, at + Math.max(1, (lines[line - 1] || "").length - Math.max(0, (column || 1) - 1)));
   };
@@ -64,9 +67,9 @@ export const startEditor = (form) => {
   };
   const rule = () => ({ text: value("text"), kind: value("kind"), tests: value("tests") });
   const files = () => {
-    const path = value("path"), found = [{ path, text: value("text") }];
-    if (value("tests").trim()) found.push({ path: path.replace(/\.[a-z]+$/, "") + ".test.yml", text: value("tests") });
-    return found;
+    const path = value("path"), files = [{ path, text: value("text") }];
+    if (value("tests").trim()) files.push({ path: path.replace(/\.[a-z]+$/, "") + ".test.yml", text: value("tests") });
+    return files;
   };
 
   let asked = 0;
@@ -76,33 +79,33 @@ export const startEditor = (form) => {
     const answer = await ask("POST", "/api/v1/rules/lint", rule());
     if (mine !== asked) return;
     if (!answer.ok) return refused("lint", answer.data);
-    const { problems: found, runs, summary, stopped } = answer.data;
+    const { problems: faults, runs, summary, stopped } = answer.data;
     const head = element("p", stopped || (runs ? summary || "It runs." : "It does not run yet."), runs && !stopped ? "said" : "problem");
-    place("lint").replaceChildren(head, problems(found));
+    place("lint").replaceChildren(head, problems(faults));
   };
 
   const acts = {
     explain: async () => {
       const answer = await ask("POST", "/api/v1/rules/explain", { ...rule(), event: value("event"), format: value("format") });
       if (!answer.ok) return refused("explained", answer.data);
-      const { lines, matches, problems: found, stopped } = answer.data;
+      const { lines, matches, problems: faults, stopped } = answer.data;
       const head = stopped || (matches === null ? "It did not come to that." : matches ? "It matches." : "It does not match.");
       const text = element("pre", lines.join("\n"));
       text.tabIndex = 0;
-      place("explained").replaceChildren(element("p", head, matches ? "said" : matches === null ? "soft" : "said not"), problems(found), text);
+      place("explained").replaceChildren(element("p", head, matches ? "said" : matches === null ? "soft" : "said not"), problems(faults), text);
     },
     test: async () => {
       const answer = await ask("POST", "/api/v1/rules/test", rule());
       if (!answer.ok) return refused("tested", answer.data);
-      const { ok, events, sequences, problems: found, failures, stopped } = answer.data;
+      const { ok, events, sequences, problems: faults, failures, stopped } = answer.data;
       const list = element("ul", undefined, "plain-list");
-      for (const one of failures) {
+      for (const failure of failures) {
         const item = element("li");
-        item.append(element("span", one.ok ? "passed" : "failed", one.ok ? "kind low" : "bad"), " ", one.name, element("small", one.detail, "note"));
+        item.append(element("span", failure.ok ? "passed" : "failed", failure.ok ? "kind low" : "bad"), " ", failure.name, element("small", failure.detail, "note"));
         list.append(item);
       }
       const head = stopped || `${events} test events, ${sequences} sequences: ${ok ? "all as they should be." : "not as they should be."}`;
-      place("tested").replaceChildren(element("p", head, ok ? "said" : "problem"), problems(found), list);
+      place("tested").replaceChildren(element("p", head, ok ? "said" : "problem"), problems(faults), list);
     },
     backtest: async () => {
       const answer = await ask("POST", "/api/v1/backtests", { rules: files(), since: value("since"), reason: value("try_reason") });
@@ -125,24 +128,23 @@ export const startEditor = (form) => {
     },
   };
   // A build takes a while: asked for until it is over.
-  const follow = async (given) => {
-    let one = given;
-    while (one.state === "building") {
+  const follow = async (proposal) => {
+    while (proposal.state === "building") {
       place("proposed").replaceChildren(element("p", "The bundle is being built.", "soft"));
       await new Promise((done) => setTimeout(done, 1500));
-      const answer = await ask("GET", "/api/v1/rollouts/proposals/" + encodeURIComponent(one.id));
+      const answer = await ask("GET", "/api/v1/rollouts/proposals/" + encodeURIComponent(proposal.id));
       if (!answer.ok) return refused("proposed", answer.data);
-      one = answer.data;
+      proposal = answer.data;
     }
-    const shown = [element("p", STATES[one.state] || one.state, one.state === "refused" ? "problem" : "said")];
-    if (one.summary) shown.push(element("p", one.summary, "note"));
-    shown.push(problems(one.problems || []));
-    if ((one.commands || []).length) {
-      const text = element("pre", one.commands.join("\n"));
+    const shown = [element("p", STATES[proposal.state] || proposal.state, proposal.state === "refused" ? "problem" : "said")];
+    if (proposal.summary) shown.push(element("p", proposal.summary, "note"));
+    shown.push(problems(proposal.problems || []));
+    if ((proposal.commands || []).length) {
+      const text = element("pre", proposal.commands.join("\n"));
       text.tabIndex = 0;
       shown.push(element("p", "Run, where the keys are:"), text);
     }
-    for (const change of one.changes || []) {
+    for (const change of proposal.changes || []) {
       const link = element("a", "Watch the roll-out", "button");
       link.href = "/rollouts/" + encodeURIComponent(change);
       shown.push(link);

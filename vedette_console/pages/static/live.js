@@ -67,7 +67,7 @@ export const startLive = () => {
   document.body.addEventListener("htmx:afterSettle", (event) => {
     startTables(event.detail.elt.parentNode || document);
     if (!chosen || document.querySelector("[data-row].on")) return; // another part's rows, or another was chosen meanwhile
-    const row = [...document.querySelectorAll("[data-row]")].find((one) => one.dataset.row === chosen);
+    const row = [...document.querySelectorAll("[data-row]")].find((candidate) => candidate.dataset.row === chosen);
     if (row) row.classList.add("on");
   });
 };

@@ -2,8 +2,8 @@
 const YEAR = 31536000;
 
 export const cookie = (name) => {
-  const found = document.cookie.split("; ").find((one) => one.startsWith(name + "="));
-  return found ? decodeURIComponent(found.slice(name.length + 1)) : "";
+  const pair = document.cookie.split("; ").find((text) => text.startsWith(name + "="));
+  return pair ? decodeURIComponent(pair.slice(name.length + 1)) : "";
 };
 
 export const keep = (name, value) => {

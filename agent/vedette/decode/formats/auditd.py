@@ -13,7 +13,7 @@ bring them together.
 A value that a process chose is quoted when it is plain and else written as upper-case hex. Such values (``_UNTRUSTED``,
 the arguments ``a0`` … of EXECVE, also in parts ``a1[0]``) are decoded; in ``proctitle`` the NULs between arguments
 become blanks. An event with such a value is found by a guard (``GIVES``), because no literal finds it. ``SYSCALL``,
-where the record is not enriched, and a TYPE given as a number are looked up: see ``provenance.py``.
+where the record is not enriched, and a TYPE given as a number are looked up: see ``base.py``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from functools import lru_cache
 
-from vedette.decode.formats.base import Fields, Format, Seen, source
-from vedette.decode.provenance import Field, Gives, Provenance, named, renamed
+from vedette.decode.formats.base import Field, Fields, Format, Gives, Provenance, Seen, named, renamed, source
 from vedette.decode.syslog import add
 
 STARTS = (

@@ -12,10 +12,8 @@ from __future__ import annotations
 import re
 
 from vedette.decode.formats import eventlog
-from vedette.decode.formats.base import Fields, Format, first_time
-from vedette.decode.provenance import Gives, Provenance, renamed
+from vedette.decode.formats.base import Fields
 
-STARTS = rb"\s{0,8}(?:<\?xml[^>]{0,200}>\s{0,8})?<Event[ >]"
 _DATA = re.compile(
     r"""<Data(?:\s+Name=(?:"([^"<>]{0,256})"|'([^'<>]{0,256})'))?\s*(?:/>|>(?:<!\[CDATA\[((?:(?!<!\[CDATA\[).)*?)\]\]>|([^<]*+))</Data>)""",
     re.S,
@@ -69,11 +67,3 @@ def read(message: str) -> Fields:
         fields["Data"] = nameless
     eventlog.name_as_sysmon(fields, fields)
     return fields
-
-
-GIVES = Gives(
-    "`<Event`",
-    renamed({"Provider": "Provider_Name", "Execution": "ExecutionProcessID"}, eventlog.AS_SYSMON),
-    Provenance.ESCAPED,
-)
-FORMAT = Format("eventxml", STARTS, read, GIVES, eventlog.ANY, eventlog.source_of, first_time("UtcTime", "TimeCreated"))

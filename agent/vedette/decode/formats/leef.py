@@ -9,12 +9,10 @@ and, where rules have one, its generic name.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
-from vedette.decode.formats.base import Fields, Format, add_names, first_time
-from vedette.decode.provenance import Gives, Provenance, named, renamed
+from vedette.decode.formats.base import Fields, add_names
+from vedette.decode.formats.table import LEEF_NAMES
 
-STARTS = rb" ?LEEF: ?[12](?:\.\d)?\|"
 _START = re.compile(
     r" ?(?:\S{1,255} ){0,2}?LEEF: ?(?P<leefVersion>[12](?:\.\d)?)\|(?P<deviceVendor>[^|]*+)\|"
     r"(?P<deviceProduct>[^|]*+)\|(?P<deviceVersion>[^|]*+)\|(?P<deviceEventClassId>[^|]*+)\|"
@@ -40,22 +38,5 @@ def read(message: str) -> Fields:
     for part in text.split(delimiter, MAX_KEYS)[:MAX_KEYS]:
         if attribute := _ATTRIBUTE.match(part):
             fields[attribute[1]] = attribute[2]
-    add_names(fields, GENERIC_NAMES)
+    add_names(fields, LEEF_NAMES)
     return fields
-
-
-GENERIC_NAMES: Mapping[str, str] = {
-    "src": "src_ip",
-    "dst": "dst_ip",
-    "srcPort": "src_port",
-    "dstPort": "dst_port",
-    "usrName": "user",
-    "proto": "protocol",
-}
-
-GIVES = Gives(
-    "`LEEF:1.0|`, `LEEF:2.0|`, also behind two words",
-    (*named([*_START.groupindex, "eventId"]), *renamed(GENERIC_NAMES, how=Provenance.VERBATIM)),
-    Provenance.VERBATIM,
-)
-FORMAT = Format("leef", STARTS, read, GIVES, time_of=first_time("devTime"))

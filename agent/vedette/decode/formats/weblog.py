@@ -2,7 +2,7 @@ r"""Web servers' other logs: error logs of Apache and nginx, access logs as JSON
 
 * Apache: ``[Www Mmm dd hh:mm:ss[.µs] yyyy] [[MODULE:]LEVEL] [pid P[:tid T]] [client IP[:PORT]] TEXT[, referer: R]``
 * nginx: ``yyyy/mm/dd hh:mm:ss [LEVEL] P#T: [*C ]TEXT, client: IP, server: S, request: "…", host: "…", referrer: "…"``
-* JSON: nginx as one configures it (``_NGINX``: the variables' own names), Caddy (``request`` as an object), Traefik
+* JSON: nginx as one configures it (the variables' own names), Caddy (``request`` as an object), Traefik
   (``RequestMethod`` …).
 
 Fields have the names of Sigma's ``webserver`` category, cut out of the line as they stand.
@@ -17,11 +17,10 @@ from typing import Any
 
 from vedette.decode.access import CLIENT, REQUEST, request_fields
 from vedette.decode.computed import WHOLE, Cut, Part, Traced, compute
-from vedette.decode.formats.base import Fields, Format, Seen, Shape, source
-from vedette.decode.provenance import Gives, named, renamed
+from vedette.decode.formats.base import Fields, Seen
+from vedette.decode.formats.table import CADDY_HEADERS, CADDY_NAMES, CADDY_TOP_NAMES, NGINX_JSON_NAMES, TRAEFIK_NAMES
 from vedette.model.times import dated, iso_time
 
-APACHE_STARTS = rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,6})? \d{4}\] \["
 _APACHE = re.compile(
     r"\[(?P<timestamp>[^\]]{20,40})\] \[(?:(?P<module>[\w.-]{0,64}):)?(?P<level>[a-z0-9]{1,16})\]"
     r"(?: \[pid (?P<pid>\d{1,10})(?::tid (?P<tid>\d{1,20}))?\])?"
@@ -33,7 +32,6 @@ _APACHE_USER = re.compile(
     r"user (?P<user>\S{1,256}?)(?: not found| in realm .{0,256}? not found|: authentication failure)"
 )
 
-NGINX_STARTS = rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[[a-z]{4,6}\] \d{1,10}#\d{1,10}:"
 _NGINX_HEAD = re.compile(
     r"(?:(?P<timestamp>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) )?\[(?P<level>[a-z]{4,6})\] (?P<pid>\d{1,10})#(?P<tid>\d{1,10}):"
     r'(?: \*(?P<connection>\d{1,20}))?(?: user "(?P<user>[^"]{0,256})")?'
@@ -83,85 +81,16 @@ def read_nginx(message: str) -> Fields:
     return fields
 
 
-def _apache_time(fields: Seen, zone: tzinfo | None) -> int | None:
+def apache_time(fields: Seen, zone: tzinfo | None) -> int | None:
     match = _APACHE_TIME.fullmatch(str(fields.get("timestamp", "")))
     return None if match is None else dated(match[4], match[1], match[2], match[3], zone=zone)
 
 
-def _nginx_time(fields: Seen, zone: tzinfo | None) -> int | None:
+def nginx_time(fields: Seen, zone: tzinfo | None) -> int | None:
     return iso_time(str(fields.get("timestamp", "")).replace("/", "-"), zone)
 
 
-APACHE = Format(
-    "apache_error",
-    APACHE_STARTS,
-    read_apache,
-    Gives(
-        "`[Www Mmm dd …] [`", named(dict.fromkeys([*_APACHE.groupindex, "c-ip", "cs-referer", "user", "cs-username"]))
-    ),
-    source("", "", "apache"),
-    time_of=_apache_time,
-    structured=False,
-)
-NGINX = Format(
-    "nginx_error",
-    NGINX_STARTS,
-    read_nginx,
-    Gives(
-        "`yyyy/mm/dd hh:mm:ss [level]`",
-        (
-            *named([*_NGINX_HEAD.groupindex, "src_ip", "c-ip", *sorted(REQUEST)]),
-            *named(["cs-host", "cs-referer", "s-sitename", "upstream", "cs-username"]),
-        ),
-    ),
-    source("", "", "nginx"),
-    time_of=_nginx_time,
-    structured=False,
-)
-
 # --- access logs as JSON
-
-_NGINX: Mapping[str, tuple[str, ...]] = {
-    "remote_addr": ("c-ip", "src_ip"),
-    "remote_user": ("cs-username", "user"),
-    "request_method": ("cs-method",),
-    "request_uri": ("cs-uri",),
-    "status": ("sc-status",),
-    "body_bytes_sent": ("sc-bytes",),
-    "bytes_sent": ("sc-bytes",),
-    "http_referer": ("cs-referer",),
-    "http_referrer": ("cs-referer",),
-    "http_user_agent": ("cs-user-agent",),
-    "http_host": ("cs-host",),
-    "server_protocol": ("cs-version",),
-    "http_cookie": ("cs-cookie",),
-}
-_TRAEFIK: Mapping[str, tuple[str, ...]] = {
-    "ClientHost": ("c-ip", "src_ip"),
-    "ClientUsername": ("cs-username", "user"),
-    "RequestMethod": ("cs-method",),
-    "RequestPath": ("cs-uri",),
-    "RequestHost": ("cs-host",),
-    "RequestProtocol": ("cs-version",),
-    "DownstreamStatus": ("sc-status",),
-    "DownstreamContentSize": ("sc-bytes",),
-    "request_User-Agent": ("cs-user-agent",),
-    "request_Referer": ("cs-referer",),
-}
-_CADDY: Mapping[str, tuple[str, ...]] = {
-    "remote_ip": ("c-ip", "src_ip"),
-    "client_ip": ("c-ip", "src_ip"),
-    "method": ("cs-method",),
-    "uri": ("cs-uri",),
-    "host": ("cs-host",),
-    "proto": ("cs-version",),
-}
-_CADDY_TOP: Mapping[str, tuple[str, ...]] = {
-    "status": ("sc-status",),
-    "size": ("sc-bytes",),
-    "user_id": ("cs-username", "user"),
-}
-_CADDY_HEADERS = {"User-Agent": "cs-user-agent", "Referer": "cs-referer", "Cookie": "cs-cookie"}
 
 
 def _name(fields: Fields, event: Mapping[str, Any], table: Mapping[str, tuple[str, ...]]) -> None:
@@ -193,14 +122,14 @@ def read_nginx_json(event: Seen) -> Fields:
     fields: Fields = {}
     if isinstance(request := event.get("request"), str):
         compute(fields, request, request_fields, REQUEST)
-    _name(fields, event, _NGINX)
+    _name(fields, event, NGINX_JSON_NAMES)
     return _with_uri(fields)
 
 
 def read_traefik(event: Seen) -> Fields:
     """Traefik's names as Sigma's."""
     fields: Fields = {}
-    _name(fields, event, _TRAEFIK)
+    _name(fields, event, TRAEFIK_NAMES)
     return _with_uri(fields)
 
 
@@ -210,58 +139,23 @@ def read_caddy(event: Seen) -> Fields:
     if not isinstance(request, dict):
         return {}
     fields: Fields = {}
-    _name(fields, request, _CADDY)
+    _name(fields, request, CADDY_NAMES)
     headers = request.get("headers")
-    for name, field in _CADDY_HEADERS.items():
+    for name, field in CADDY_HEADERS.items():
         if isinstance(headers, dict) and name in headers:
             fields[field] = headers[name]
-    _name(fields, event, _CADDY_TOP)
+    _name(fields, event, CADDY_TOP_NAMES)
     return _with_uri(fields)
 
 
-def _is_nginx(event: Seen) -> bool:
+def is_nginx(event: Seen) -> bool:
     return "remote_addr" in event and "status" in event and ("request" in event or "request_uri" in event)
 
 
-def _is_caddy(event: Seen) -> bool:
+def is_caddy(event: Seen) -> bool:
     request = event.get("request")
     return isinstance(request, dict) and "status" in event and "method" in request and "uri" in request
 
 
-def _is_traefik(event: Seen) -> bool:
+def is_traefik(event: Seen) -> bool:
     return "DownstreamStatus" in event and "RequestMethod" in event
-
-
-_WEB = source("", "webserver")
-_URI = {"cs-uri": ("cs-uri-stem", "cs-uri-query")}
-SHAPES = (
-    Shape(
-        "nginx_json",
-        _is_nginx,
-        read_nginx_json,
-        Gives(
-            "`remote_addr`, `status` and `request` or `request_uri`",
-            renamed({"request": tuple(sorted(REQUEST))}, _NGINX, _URI),
-        ),
-        ("remote_addr",),
-        source("", "webserver", "nginx"),
-        times=("time_iso8601", "msec"),
-    ),
-    Shape(
-        "caddy",
-        _is_caddy,
-        read_caddy,
-        Gives("`status` and a `request` with `method` and `uri`", renamed(_CADDY, _CADDY_HEADERS, _CADDY_TOP, _URI)),
-        ("uri",),
-        _WEB,
-    ),
-    Shape(
-        "traefik",
-        _is_traefik,
-        read_traefik,
-        Gives("`DownstreamStatus` and `RequestMethod`", renamed(_TRAEFIK, _URI)),
-        ("DownstreamStatus",),
-        _WEB,
-        times=("StartUTC",),
-    ),
-)

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vedette.decode.formats import eventlog
-from vedette.decode.formats.base import Fields, Seen, Shape
-from vedette.decode.provenance import Gives, Provenance, renamed
+from vedette.decode.formats.base import Fields, Seen
+from vedette.decode.formats.table import BEAT_NAMES, NXLOG_NAMES
 from vedette.model.event import Source
 
 
@@ -103,7 +103,7 @@ def _system(system: Mapping[str, Any], fields: Fields) -> None:
 
 def _winlog(beat: Mapping[str, Any], fields: Fields) -> None:
     """Add what Winlogbeat's object holds."""
-    for key, name in _BEAT.items():
+    for key, name in BEAT_NAMES.items():
         if key in beat:
             fields.setdefault(name, beat[key])
     for section in _SECTIONS:
@@ -119,7 +119,7 @@ def _undotted(event: Seen) -> dict[str, Any]:
         section, _, inner = name.partition(".")
         if head == "winlog" and inner and section in _SECTIONS:
             beat[section][inner] = value
-        elif head == "winlog" and name in _BEAT:
+        elif head == "winlog" and name in BEAT_NAMES:
             beat[name] = value
     return beat
 
@@ -134,7 +134,7 @@ def read(event: Seen) -> Fields:
         if section in root:
             _data(root[section], fields)
     _winlog(_object(event.get("winlog")) or event, fields)
-    for own, name in _NXLOG.items():
+    for own, name in NXLOG_NAMES.items():
         if own in event:
             fields.setdefault(name, event[own])
     if not _DOTTED.isdisjoint(event):
@@ -148,37 +148,8 @@ def read(event: Seen) -> Fields:
     return fields
 
 
-_BEAT = {
-    "event_id": "EventID",
-    "channel": "Channel",
-    "log_name": "Channel",
-    "provider_name": "Provider_Name",
-    "source_name": "Provider_Name",
-    "computer_name": "Computer",
-    "record_id": "EventRecordID",
-}
-_NXLOG = {"SourceName": "Provider_Name", "Hostname": "Computer", "EventTime": "TimeCreated"}
-
-
 def source_of(event: Seen, further: Callable[[], Seen]) -> Source:
     """Where ``event`` belongs."""
     if "EventID" in event and "Channel" in event:
         return eventlog.source_of(event)
     return eventlog.source_of({**further(), **event})
-
-
-GIVES = Gives(
-    "`Event.System`, `winlog`, `event_data`, `EventID`, also as dotted names; ECS: `event.code` and a Windows"
-    " `event.provider`, `event.module` or `host.os`; `Image` (`SourceImage`, `NewProcessName`, `ScriptBlockText`)"
-    " with a field such as `CommandLine`",
-    renamed(
-        _BEAT,
-        _NXLOG,
-        {"event.code": "EventID", "event.provider": "Provider_Name", "event.module": "Provider_Name"},
-        {"Provider": "Provider_Name"},
-        eventlog.AS_SYSMON,
-    ),
-    Provenance.ESCAPED,
-)
-NAMES = ("winlog", "EventID", "event_data", "System", "winlog.event_id", "winlog.channel", "code", "event.code")
-SHAPE = Shape("windows", fits, read, GIVES, (*NAMES, *eventlog.ACTORS), eventlog.ANY, source_of, ("TimeCreated",))

@@ -74,4 +74,4 @@ def plain(text: object) -> str:
 
 def joined(texts: Iterable[object]) -> str:
     """Several texts as one."""
-    return plain(", ".join(dict.fromkeys(one for text in texts if (one := plain(text)))))
+    return plain(", ".join(dict.fromkeys(word for text in texts if (word := plain(text)))))

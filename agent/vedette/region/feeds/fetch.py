@@ -152,12 +152,12 @@ class _Reading:
     def _folder(self, listed: list[misp.Listed], opened: Callable[[str], IO[bytes]]) -> None:
         """A MISP feed folder: events that changed are read, those that are no longer listed go."""
         name = self._feed.name
-        known = self._store.parts(name)
+        stored = self._store.parts(name)
         wanted = {event.uuid: event.changed for event in listed if event.changed >= self._oldest}
-        for uuid in known.keys() - wanted.keys():
+        for uuid in stored.keys() - wanted.keys():
             self._store.drop_part(name, uuid)
         for uuid, changed in wanted.items():
-            if known.get(uuid) == changed:
+            if stored.get(uuid) == changed:
                 continue
             try:
                 file = opened(uuid)
@@ -169,21 +169,21 @@ class _Reading:
                 raise
             with file:
                 try:
-                    found = list(misp.export(file, self._left))
+                    entries = list(misp.export(file, self._left))
                 except ValueError as error:
                     self._left.add(f"an event that cannot be read ({error})"[:120], uuid)
                     self._lacking = True
                     continue
             self._store.drop_part(name, uuid)
-            self._put(found, uuid)
+            self._put(entries, uuid)
             self._store.add_part(name, uuid, changed)
 
-    def _put(self, found: Iterable[Found], part: str = "") -> None:
+    def _put(self, objects: Iterable[Found], part: str = "") -> None:
         most = self._feed.max_indicators * 2
-        for number, one in enumerate(found):
+        for number, entry in enumerate(objects):
             if number > most:
                 raise Failed(f"more than {most:,} objects: twice max_indicators")
-            self._store.put(self._feed.name, one, part)
+            self._store.put(self._feed.name, entry, part)
 
 
 def lookups(feeds: list[Feed], store: Store, folder: Path, prefix: str, now: int) -> Iterator[Made]:
@@ -192,9 +192,9 @@ def lookups(feeds: list[Feed], store: Store, folder: Path, prefix: str, now: int
     folder.mkdir(parents=True, exist_ok=True)
     every = folder / f"{prefix}feeds.parquet"
     asked, same = list[str](), True
-    known = {feed.name: feed for feed in feeds}
+    by_name = {feed.name: feed for feed in feeds}
     with store.transaction():
-        store.keep_only(known)
+        store.keep_only(by_name)
     for kind, key in KINDS.items():
         if not any(kind in feed.kinds or not feed.kinds for feed in feeds):
             continue
@@ -202,14 +202,14 @@ def lookups(feeds: list[Feed], store: Store, folder: Path, prefix: str, now: int
         path = folder / f"{prefix}{kind}.vlookup"
         dropped: Counter[str] = Counter()
         digest, rows = hashlib.sha256(repr((COLUMNS, key)).encode()), 0
-        for row in _held(store.rows(kind), known, kind, now, dropped):
+        for row in _held(store.rows(kind), by_name, kind, now, dropped):
             digest.update(repr(row).encode())
             rows += 1
         if store.built(path.name) == digest.hexdigest() and _whole(path, rows):
             yield Made(path, kind, rows, dropped, None)
             continue
         same = False
-        held = _held(store.rows(kind), known, kind, now, Counter())
+        held = _held(store.rows(kind), by_name, kind, now, Counter())
         built = build(
             path, COLUMNS, [Key(("indicator",), key)], _batches(held), created=now, source=f"feeds: {kind}",
             valid=VALID,
@@ -218,13 +218,13 @@ def lookups(feeds: list[Feed], store: Store, folder: Path, prefix: str, now: int
             store.note_built(path.name, digest.hexdigest(), built.version)
         yield Made(path, kind, rows, dropped, built)
     if not same or parquet.kinds_in(every) != asked:
-        parquet.write(every, {kind: _held(store.rows(kind), known, kind, now, Counter()) for kind in asked})
+        parquet.write(every, {kind: _held(store.rows(kind), by_name, kind, now, Counter()) for kind in asked})
 
 
 def _whole(path: Path, rows: int) -> bool:
     try:
-        with Lookup.open(path, native=False) as found:
-            return len(found) == rows
+        with Lookup.open(path, native=False) as lookup:
+            return len(lookup) == rows
     except (OSError, ValueError):
         return False
 

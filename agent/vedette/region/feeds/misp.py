@@ -54,11 +54,11 @@ class Listed(NamedTuple):
 
 def manifest(file: IO[bytes], left: LeftOut) -> list[Listed]:
     """The events of a feed folder. Raises ValueError."""
-    found = next(items(file, ""), None)
-    if not isinstance(found, dict):
+    listing = next(items(file, ""), None)
+    if not isinstance(listing, dict):
         raise ValueError(f"{MANIFEST}: expects an object with an entry for each event")
     events = []
-    for uuid, about in found.items():
+    for uuid, about in listing.items():
         changed = stamp(about.get("timestamp")) if isinstance(about, dict) else None
         if not UUID.fullmatch(uuid.lower()) or changed is None:
             left.add("an entry of the manifest without UUID or timestamp", uuid)
@@ -69,10 +69,10 @@ def manifest(file: IO[bytes], left: LeftOut) -> list[Listed]:
 
 def export(file: IO[bytes], left: LeftOut) -> Iterator[Entry]:
     """The entries of one event, of a list of them, or of what MISP's search answers. Raises ValueError."""
-    known = ("Event", "response.item.Event", "item.Event", "response.Event")
+    prefixes = ("Event", "response.item.Event", "item.Event", "response.Event")
     began = False
     for prefix, what, _ in shape(file):
-        if prefix in known and what == "start_map":
+        if prefix in prefixes and what == "start_map":
             for event in items(file, prefix):
                 yield from entries(event, left)
             return
@@ -91,38 +91,39 @@ def entries(event: Any, left: LeftOut) -> Iterator[Entry]:
     name = plain(event.get("uuid"))
     lists = [event.get("Attribute"), *(table(part).get("Attribute") for part in listed(event.get("Object")))]
     for attributes in lists:
-        for one in listed(attributes):
-            if not isinstance(one, dict):
+        for attribute in listed(attributes):
+            if not isinstance(attribute, dict):
                 left.add("an attribute that is no object", name)
-            elif one.get("to_ids") in (True, 1, "1") and one.get("deleted") not in (True, 1, "1"):
-                yield from _entry(one, event, name, began, left)
+            elif attribute.get("to_ids") in (True, 1, "1") and attribute.get("deleted") not in (True, 1, "1"):
+                yield from _entry(attribute, event, name, began, left)
 
 
 def _entry(
-    one: Mapping[str, Any], event: Mapping[str, Any], event_id: str, began: int | None, left: LeftOut
+    attribute: Mapping[str, Any], event: Mapping[str, Any], event_id: str, began: int | None, left: LeftOut
 ) -> Iterator[Entry]:
-    name = plain(one.get("uuid")) or f"{event_id}/{plain(one.get('id'))}"
-    changed = stamp(one.get("timestamp")) or stamp(event.get("timestamp")) or began
-    values = _values(one, name, left)
+    name = plain(attribute.get("uuid")) or f"{event_id}/{plain(attribute.get('id'))}"
+    changed = stamp(attribute.get("timestamp")) or stamp(event.get("timestamp")) or began
+    values = _values(attribute, name, left)
     if not values:
         return
     if changed is None:
         left.add("an attribute without a time", name)
         return
-    tags = [*_tags(one), *_tags(event)]
-    since, last = iso_seen(one.get("first_seen")), iso_seen(one.get("last_seen"))
+    tags = [*_tags(attribute), *_tags(event)]
+    since, last = iso_seen(attribute.get("first_seen")), iso_seen(attribute.get("last_seen"))
     since = began if since is None else since
-    until = _expired(one)
+    until = _expired(attribute)
     if until is not None and since is not None and until <= since:
         since = None
     yield Entry(
         name, max(changed, last or 0), values, since, until, _confidence(tags),
-        plain(event.get("info")) or plain(one.get("comment")), joined(tags), f"misp:{event_id}" if event_id else "",
+        plain(event.get("info")) or plain(attribute.get("comment")), joined(tags),
+        f"misp:{event_id}" if event_id else "",
     )  # fmt: skip
 
 
-def _values(one: Mapping[str, Any], name: str, left: LeftOut) -> tuple[tuple[str, str], ...]:
-    kind, value = plain(one.get("type")), one.get("value")
+def _values(attribute: Mapping[str, Any], name: str, left: LeftOut) -> tuple[tuple[str, str], ...]:
+    kind, value = plain(attribute.get("type")), attribute.get("value")
     if kind not in TYPES:
         left.add(f"no lookup for attributes of type {kind[:40]}", name)
         return ()
@@ -131,19 +132,19 @@ def _values(one: Mapping[str, Any], name: str, left: LeftOut) -> tuple[tuple[str
         parts = [*parts, *[""] * (len(TYPES[kind]) - len(parts))]
     if len(TYPES[kind]) == 1:
         parts = ["|".join(parts)]  # a URL may have one
-    found: dict[tuple[str, str], None] = {}
+    values: dict[tuple[str, str], None] = {}
     for part_kind, part in zip(TYPES[kind], parts, strict=False):
         if not part_kind:
             continue
         try:
-            found[canonical(part_kind, part)] = None
+            values[canonical(part_kind, part)] = None
         except Refused as refused:
             left.add(str(refused), f"{name}: {part}")
-    return tuple(found)
+    return tuple(values)
 
 
-def _tags(one: Mapping[str, Any]) -> list[str]:
-    return [plain(table(tag).get("name")) for tag in listed(one.get("Tag"))]
+def _tags(row: Mapping[str, Any]) -> list[str]:
+    return [plain(table(tag).get("name")) for tag in listed(row.get("Tag"))]
 
 
 def _confidence(tags: list[str]) -> int | None:
@@ -154,10 +155,10 @@ def _confidence(tags: list[str]) -> int | None:
     return None
 
 
-def _expired(one: Mapping[str, Any]) -> int | None:
+def _expired(attribute: Mapping[str, Any]) -> int | None:
     """The newest sighting of type 2, unless it was seen (type 0) after that."""
     last = {"0": 0, "2": 0}
-    for sighting in map(table, listed(one.get("Sighting"))):
+    for sighting in map(table, listed(attribute.get("Sighting"))):
         if (kind := text(sighting.get("type"))) in last:
             last[kind] = max(last[kind], stamp(sighting.get("date_sighting")) or 0)
     return last["2"] if last["2"] > last["0"] else None

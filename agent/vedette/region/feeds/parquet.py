@@ -33,7 +33,7 @@ def kinds_in(path: Path) -> list[str] | None:
         about = pq.read_schema(path).metadata or {}
     except (OSError, ValueError):
         return None
-    return [one for one in about.get(b"kinds", b"").decode().split(",") if one]
+    return [kind for kind in about.get(b"kinds", b"").decode().split(",") if kind]
 
 
 def write(path: Path, kinds: Mapping[str, Iterable[tuple[Any, ...]]]) -> int:

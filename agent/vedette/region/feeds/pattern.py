@@ -75,7 +75,7 @@ class _Reader:
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens, self._at = tokens, 0
-        self._found: list[tuple[str, str]] = []
+        self._comparisons: list[tuple[str, str]] = []
 
     def read(self) -> list[tuple[str, str]]:
         opened: list[str] = []
@@ -95,7 +95,7 @@ class _Reader:
                 raise Refused("not a STIX pattern")
         if opened or not operand:
             raise Refused("not a STIX pattern")
-        return self._found
+        return self._comparisons
 
     def _next(self) -> tuple[str, str]:
         if self._at == len(self._tokens):
@@ -123,4 +123,4 @@ class _Reader:
         kind, text = self._next()
         if kind != "text":
             raise Refused("a pattern with a constant that is no text" if kind == "other" else "not a STIX pattern")
-        self._found.append((path, _ESCAPE.sub(r"\1", text[1:-1])))
+        self._comparisons.append((path, _ESCAPE.sub(r"\1", text[1:-1])))

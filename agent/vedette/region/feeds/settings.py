@@ -100,14 +100,14 @@ def _loopback(host: str) -> bool:
 
 def read(path: Path) -> list[Feed]:
     """The feeds of the file ``path``; paths in it are relative to its folder. Raises ConfigError."""
-    found = tables(path, "feed", Feed)
-    mistakes = [f"feed[{i}]{mistake}" for i, feed in enumerate(found) for mistake in feed.mistakes()]
-    names = [feed.name for feed in found]
+    feeds = tables(path, "feed", Feed)
+    mistakes = [f"feed[{i}]{mistake}" for i, feed in enumerate(feeds) for mistake in feed.mistakes()]
+    names = [feed.name for feed in feeds]
     mistakes += [f"feed: two are called {name}" for name in sorted({name for name in names if names.count(name) > 1})]
     if mistakes:
         raise ConfigError(path, mistakes)
     files = ("path", "token_file", "password_file", "ca_file", "cert_file", "key_file")
     return [
-        replace(feed, **{key: path.parent / given for key in files if (given := getattr(feed, key)) is not None})
-        for feed in found
+        replace(feed, **{key: path.parent / file for key in files if (file := getattr(feed, key)) is not None})
+        for feed in feeds
     ]

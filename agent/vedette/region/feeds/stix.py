@@ -43,9 +43,9 @@ def items(file: IO[bytes], prefix: str) -> Iterator[Any]:
     file.seek(0)
     source = Bounded(file)
     with _json():
-        for one in ijson.items(source, prefix, use_float=True):
+        for item in ijson.items(source, prefix, use_float=True):
             source.taken = 0
-            yield one
+            yield item
 
 
 def shape(file: IO[bytes]) -> Iterator[tuple[str, str, Any]]:
@@ -70,82 +70,82 @@ def bundle(file: IO[bytes], left: LeftOut) -> Iterator[Found]:
     yield from objects(items(file, "objects.item"), left)
 
 
-def objects(found: Iterable[Any], left: LeftOut) -> Iterator[Found]:
-    for one in found:
-        if not isinstance(one, dict) or not isinstance(one.get("id"), str) or not isinstance(one.get("type"), str):
-            left.add("not a STIX object", one.get("id") if isinstance(one, dict) else one)
+def objects(rows: Iterable[Any], left: LeftOut) -> Iterator[Found]:
+    for row in rows:
+        if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not isinstance(row.get("type"), str):
+            left.add("not a STIX object", row.get("id") if isinstance(row, dict) else row)
             continue
-        kind = one["type"]
+        kind = row["type"]
         if kind not in TYPES:
             continue
-        if (modified := time_of(one, "modified") or time_of(one, "created")) is None:
-            left.add("an object without the time of its version", one["id"])
+        if (modified := time_of(row, "modified") or time_of(row, "created")) is None:
+            left.add("an object without the time of its version", row["id"])
         elif kind == "indicator":
-            if (entry := _entry(one, modified, left)) is not None:
+            if (entry := _entry(row, modified, left)) is not None:
                 yield entry
         elif kind == "relationship":
-            if one.get("relationship_type") == "indicates":
-                source, target = plain(one.get("source_ref")), plain(one.get("target_ref"))
-                yield Indicates(plain(one["id"]), modified, one.get("revoked") is True, source, target)
+            if row.get("relationship_type") == "indicates":
+                source, target = plain(row.get("source_ref")), plain(row.get("target_ref"))
+                yield Indicates(plain(row["id"]), modified, row.get("revoked") is True, source, target)
         else:
-            yield Threat(plain(one["id"]), modified, one.get("revoked") is True, plain(one.get("name")))
+            yield Threat(plain(row["id"]), modified, row.get("revoked") is True, plain(row.get("name")))
 
 
-def time_of(one: Mapping[str, Any], key: str) -> int | None:
-    text = one.get(key)
+def time_of(row: Mapping[str, Any], key: str) -> int | None:
+    text = row.get(key)
     return iso_time(text) if isinstance(text, str) else None
 
 
-def _entry(one: Mapping[str, Any], modified: int, left: LeftOut) -> Entry | None:
-    name, revoked = plain(one["id"]), one.get("revoked") is True
-    since, until = time_of(one, "valid_from"), time_of(one, "valid_until")
-    values = () if revoked else _values(one, name, left)
-    if not revoked and ((since is None and "valid_from" in one) or (until is None and "valid_until" in one)):
+def _entry(row: Mapping[str, Any], modified: int, left: LeftOut) -> Entry | None:
+    name, revoked = plain(row["id"]), row.get("revoked") is True
+    since, until = time_of(row, "valid_from"), time_of(row, "valid_until")
+    values = () if revoked else _values(row, name, left)
+    if not revoked and ((since is None and "valid_from" in row) or (until is None and "valid_until" in row)):
         left.add("an indicator with a bad time of validity", name)
         values = ()
     if not revoked and since is not None and until is not None and until <= since:
         left.add("an indicator whose validity ends before it begins", name)
         values = ()
-    confidence = one.get("confidence")
+    confidence = row.get("confidence")
     if type(confidence) is not int or not 0 <= confidence <= 100:
         confidence = None
     return Entry(
-        name, modified, values, since, until, confidence, plain(one.get("name")),
-        joined((*_texts(one, "indicator_types"), *_texts(one, "labels"))), _reference(one) or name,
+        name, modified, values, since, until, confidence, plain(row.get("name")),
+        joined((*_texts(row, "indicator_types"), *_texts(row, "labels"))), _reference(row) or name,
     )  # fmt: skip
 
 
-def _values(one: Mapping[str, Any], name: str, left: LeftOut) -> tuple[tuple[str, str], ...]:
+def _values(row: Mapping[str, Any], name: str, left: LeftOut) -> tuple[tuple[str, str], ...]:
     """None, so that the entry replaces an earlier version of it, where nothing can be taken."""
-    pattern = one.get("pattern")
-    if one.get("pattern_type", "stix") != "stix" or not isinstance(pattern, str):
-        left.add(f"a pattern of type {plain(one.get('pattern_type'))[:20] or 'none'}", name)
+    pattern = row.get("pattern")
+    if row.get("pattern_type", "stix") != "stix" or not isinstance(pattern, str):
+        left.add(f"a pattern of type {plain(row.get('pattern_type'))[:20] or 'none'}", name)
         return ()
     try:
         pairs = compared(pattern)
     except Refused as refused:
         left.add(str(refused), name)
         return ()
-    found: dict[tuple[str, str], None] = {}
+    values: dict[tuple[str, str], None] = {}
     for path, text in pairs:
         kind = kind_of(path)
         if kind is None:
             left.add(f"no lookup for {plain(path)[:60]}", name)
             continue
         try:
-            found[canonical(kind, text)] = None
+            values[canonical(kind, text)] = None
         except Refused as refused:
             left.add(str(refused), f"{name}: {text}")
-    return tuple(found)
+    return tuple(values)
 
 
-def _texts(one: Mapping[str, Any], key: str) -> list[Any]:
-    found = one.get(key)
-    return found if isinstance(found, list) else []
+def _texts(row: Mapping[str, Any], key: str) -> list[Any]:
+    texts = row.get(key)
+    return texts if isinstance(texts, list) else []
 
 
-def _reference(one: Mapping[str, Any]) -> str:
-    for reference in _texts(one, "external_references"):
+def _reference(row: Mapping[str, Any]) -> str:
+    for reference in _texts(row, "external_references"):
         if isinstance(reference, dict) and (url := plain(reference.get("url"))):
             return url
     return ""

@@ -1,7 +1,8 @@
 """What was read of each feed, in an SQLite file: one transaction a feed, so that a reading that fails changes nothing.
 
-Of entries with one id the later version stays. ``part`` is the event of a MISP feed folder that an
-entry came with, with which it goes; else empty. The file is a cache: without it every feed is read again.
+Of entries with one id the later version stays, of an entry's links the first MAX_LINKS. ``part`` is the event of a MISP
+feed folder that an entry came with, with which it goes; else empty. The file is a cache: without it every feed is read
+again.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from vedette.region.feeds.entry import Entry, Found, Indicates
+from vedette.region.feeds.entry import MAX_TEXT, Entry, Found, Indicates
 from vedette.system.folders import locked
 
 VERSION = 1
@@ -32,14 +34,21 @@ CREATE TABLE link (
 CREATE INDEX of_source ON link (feed, source);
 CREATE TABLE built (lookup TEXT PRIMARY KEY, digest TEXT, version TEXT);
 """
+MAX_LINKS = 100
+"""Threats that an entry is linked to: so many are stored, and named."""
 _ROWS = """
-SELECT v.value, e.feed, e.modified, e.since, e.until, e.confidence,
-  coalesce((SELECT group_concat(name, ', ') FROM (SELECT DISTINCT t.name FROM link l JOIN link t ON t.feed = l.feed AND
-    t.id = l.target WHERE l.feed = e.feed AND l.source = e.id AND NOT l.revoked AND NOT t.revoked AND t.name <> ''
-    ORDER BY t.name)), e.threat), e.labels, e.reference
+SELECT v.value, e.feed, e.modified, e.since, e.until, e.confidence, e.threat, e.labels, e.reference, e.id
 FROM value v JOIN entry e ON e.feed = v.feed AND e.id = v.id
 WHERE v.kind = ? ORDER BY v.value, e.modified DESC, e.feed, e.id
 """
+_THREAT = f"""
+SELECT substr(group_concat(name, ', '), 1, {MAX_TEXT}) FROM (SELECT DISTINCT t.name
+  FROM (SELECT target FROM link INDEXED BY of_source WHERE feed = ?1 AND source = ?2 AND NOT revoked
+    ORDER BY id LIMIT {MAX_LINKS}) l
+  CROSS JOIN link t ON t.feed = ?1 AND t.id = l.target WHERE NOT t.revoked AND t.name <> '' ORDER BY t.name)
+"""
+REMEMBERED = 4096
+"""Entries whose threat is at hand for their other values."""
 
 
 class State(NamedTuple):
@@ -68,7 +77,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = locked(folder / "lock", "another fetch is at work")
+        self._lock = locked(folder, "another fetch is at work")
         try:
             self._db = self._opened(folder / "feeds.sqlite3")
         except sqlite3.Error as error:
@@ -79,12 +88,12 @@ class Store:
     def _opened(path: Path) -> sqlite3.Connection:
         db = sqlite3.connect(path, isolation_level=None)
         db.execute("PRAGMA journal_mode = WAL")
-        (found,) = db.execute("PRAGMA user_version").fetchone()
-        if found == 0:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version == 0:
             db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
-        elif found != VERSION:
+        elif version != VERSION:
             db.close()
-            raise sqlite3.DatabaseError(f"of another version ({found})")
+            raise sqlite3.DatabaseError(f"of another version ({version})")
         return db
 
     def close(self) -> None:
@@ -129,9 +138,9 @@ class Store:
         self._db.execute("DELETE FROM feed WHERE name = ?", (feed,))
 
     def keep_only(self, feeds: Iterable[str]) -> None:
-        kept = set(feeds)
+        wanted = set(feeds)
         for (name,) in self._db.execute("SELECT name FROM feed").fetchall():
-            if name not in kept:
+            if name not in wanted:
                 self.forget(name)
 
     def parts(self, feed: str) -> Mapping[str, int]:
@@ -148,36 +157,55 @@ class Store:
     def add_part(self, feed: str, part: str, changed: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO part VALUES (?, ?, ?)", (feed, part, changed))
 
-    def put(self, feed: str, found: Found, part: str = "") -> None:
-        table = "entry" if isinstance(found, Entry) else "link"
-        known = self._db.execute(f"SELECT modified FROM {table} WHERE feed = ? AND id = ?", (feed, found.id)).fetchone()
-        if known is not None and known[0] > found.modified:
+    def put(self, feed: str, entry: Found, part: str = "") -> None:
+        table = "entry" if isinstance(entry, Entry) else "link"
+        query = f"SELECT modified FROM {table} WHERE feed = ? AND id = ?"
+        before = self._db.execute(query, (feed, entry.id)).fetchone()
+        if before is not None and before[0] > entry.modified:
             return
-        if not isinstance(found, Entry):
-            ends = ("", found.source, found.target) if isinstance(found, Indicates) else (found.name, "", "")
+        if not isinstance(entry, Entry):
+            if before is None and isinstance(entry, Indicates) and self._links(feed, entry.source) >= MAX_LINKS:
+                revoked = "SELECT id FROM link WHERE feed = ?1 AND source = ?2 AND revoked LIMIT 1"
+                delete = f"DELETE FROM link WHERE feed = ?1 AND id = ({revoked})"
+                if not self._db.execute(delete, (feed, entry.source)).rowcount:
+                    return
+            ends = ("", entry.source, entry.target) if isinstance(entry, Indicates) else (entry.name, "", "")
             self._db.execute(
                 "INSERT OR REPLACE INTO link VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (feed, found.id, found.modified, found.revoked, *ends),
+                (feed, entry.id, entry.modified, entry.revoked, *ends),
             )
             return
-        if known is not None:
-            self._db.execute("DELETE FROM value WHERE feed = ? AND id = ?", (feed, found.id))
+        if before is not None:
+            self._db.execute("DELETE FROM value WHERE feed = ? AND id = ?", (feed, entry.id))
         self._db.execute(
             "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (feed, found.id, part, found.modified, found.since, found.until, found.confidence,
-             found.threat, found.labels, found.reference),
+            (feed, entry.id, part, entry.modified, entry.since, entry.until, entry.confidence,
+             entry.threat, entry.labels, entry.reference),
         )  # fmt: skip
         self._db.executemany(
-            "INSERT INTO value VALUES (?, ?, ?, ?)", [(feed, found.id, kind, value) for kind, value in found.values]
+            "INSERT INTO value VALUES (?, ?, ?, ?)", [(feed, entry.id, kind, value) for kind, value in entry.values]
         )
 
+    def _links(self, feed: str, source: str) -> int:
+        query = "SELECT count(*) FROM (SELECT 1 FROM link WHERE feed = ? AND source = ? LIMIT ?)"
+        return int(self._db.execute(query, (feed, source, MAX_LINKS)).fetchone()[0])
+
     def count(self, feed: str) -> int:
-        (found,) = self._db.execute("SELECT count(*) FROM value WHERE feed = ?", (feed,)).fetchone()
-        return int(found)
+        (count,) = self._db.execute("SELECT count(*) FROM value WHERE feed = ?", (feed,)).fetchone()
+        return int(count)
 
     def rows(self, kind: str) -> Iterator[Row]:
         """All that is kept of a kind, by value, of each the newest first."""
-        return map(Row._make, self._db.execute(_ROWS, (kind,)))
+
+        @lru_cache(REMEMBERED)
+        def threat(feed: str, id: str) -> str | None:
+            (names,) = self._db.execute(_THREAT, (feed, id)).fetchone()
+            return None if names is None else str(names)
+
+        for *fields, id in self._db.execute(_ROWS, (kind,)):
+            row = Row._make(fields)
+            names = threat(row.feed, id)
+            yield row if names is None else row._replace(threat=names)
 
     def built(self, lookup: str) -> str:
         """The digest of the rows that ``lookup`` was built of."""

@@ -46,21 +46,20 @@ class Collection:
             answer = self._web.get(f"{url}?{urlencode(query)}", ACCEPT)
             page = envelope(answer, url)
             self.pages += 1
-            found = page.get("objects", [])
-            if not isinstance(found, list):
+            rows = page.get("objects", [])
+            if not isinstance(rows, list):
                 raise ValueError(f"{shown(url)}: page {self.pages}: objects is no list")
-            yield from objects(found, left)
+            yield from objects(rows, left)
             last = answer.headers.get("x-taxii-date-added-last", "")
-            if found and not last:
+            if rows and not last:
                 raise ValueError(f"{shown(url)}: page {self.pages} lacks X-TAXII-Date-Added-Last")
             self.cursor = last or self.cursor
             if page.get("more") is not True:
                 return
-            given = page.get("next")
-            if isinstance(given, str) and given:
-                following = given
-            else:
-                after, following = self.cursor, ""
+            stated = page.get("next")
+            following = stated if isinstance(stated, str) else ""
+            if not following:
+                after = self.cursor
 
     def _objects(self) -> str:
         """The URL of the collection's objects."""
@@ -75,18 +74,18 @@ class Collection:
             roots = [url]
         if not isinstance(roots, list) or not all(isinstance(root, str) for root in roots):
             raise ValueError(f"{shown(url)}: neither a discovery document nor an API root of TAXII 2.1")
-        known: list[dict[str, Any]] = []
+        collections: list[dict[str, Any]] = []
         for root in roots[:100]:
             root = str(urljoin(url, root if root.endswith("/") else root + "/"))
             if root.partition("/")[0] != url.partition("/")[0] or root.split("/")[2] != url.split("/")[2]:
                 raise ValueError(f"{shown(url)}: its API root is at {shown(root)}: give that as url")
             there = envelope(self._web.get(urljoin(root, "collections/"), ACCEPT), root).get("collections", [])
-            for one in there if isinstance(there, list) else []:
-                if isinstance(one, dict) and one.get("can_read") is True and isinstance(one.get("id"), str):
-                    known.append(one)
-                    if self._feed.collection in (one["id"], one.get("alias"), one.get("title")):
-                        return str(urljoin(root, f"collections/{quote(one['id'], safe='')}/objects/"))
-        names = ", ".join(plain(one.get("title"))[:60] or one["id"] for one in known[:20])
+            for row in there if isinstance(there, list) else []:
+                if isinstance(row, dict) and row.get("can_read") is True and isinstance(row.get("id"), str):
+                    collections.append(row)
+                    if self._feed.collection in (row["id"], row.get("alias"), row.get("title")):
+                        return str(urljoin(root, f"collections/{quote(row['id'], safe='')}/objects/"))
+        names = ", ".join(plain(collection.get("title"))[:60] or collection["id"] for collection in collections[:20])
         raise ValueError(f"collection {self._feed.collection!r} is none that may be read; there are: {names or 'none'}")
 
 
@@ -99,9 +98,9 @@ def envelope(answer: Answer, url: str) -> dict[str, Any]:
     if len(data) > MAX_OBJECT:
         raise ValueError(f"{shown(url)}: a page of more than {MAX_OBJECT >> 20} MiB")
     try:
-        found: object = foreign.read(data or b"{}", cut=True)
+        document: object = foreign.read(data or b"{}", cut=True)
     except ValueError as error:
         raise ValueError(f"{shown(url)}: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ValueError(f"{shown(url)}: expects an object of JSON")
-    return found
+    return document

@@ -39,8 +39,8 @@ _URL = re.compile(r"(https?|ftp)://([^\s/?#\\]+)([^\s\\]*)", re.IGNORECASE)
 _EMAIL = re.compile(r"[^\s@\"<>]{1,64}@([^\s@]+)")
 _HEX = re.compile(r"[0-9a-f]*")
 _LOCAL = tuple(
-    ipaddress.ip_network(one)
-    for one in ("0.0.0.0/8", "10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
+    ipaddress.ip_network(network)
+    for network in ("0.0.0.0/8", "10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
                 "224.0.0.0/3", "::/127", "fc00::/7", "fe80::/10", "ff00::/8", "::ffff:0:0/96")
 )  # fmt: skip
 """Networks of hosts' own; documentation's are taken, for examples."""
@@ -79,16 +79,16 @@ def canonical(kind: str, text: object) -> tuple[str, str]:
 
 def _network(text: str) -> tuple[str, str]:
     try:
-        found = ipaddress.ip_network(text, strict=False)
+        network = ipaddress.ip_network(text, strict=False)
     except ValueError:
         raise Refused("not an address or network") from None
-    if found.prefixlen < WIDEST[found.version]:
+    if network.prefixlen < WIDEST[network.version]:
         raise Refused("a network wider than /8 (IPv6: /16)")
-    if any(local.version == found.version and found.subnet_of(local) for local in _LOCAL):  # type: ignore[arg-type]  # of one version
+    if any(local.version == network.version and network.subnet_of(local) for local in _LOCAL):  # type: ignore[arg-type]  # of one version
         raise Refused("an address that is private or local")
-    if found.num_addresses == 1:
-        return "ip", str(found.network_address)
-    return "net", str(found)
+    if network.num_addresses == 1:
+        return "ip", str(network.network_address)
+    return "net", str(network)
 
 
 def _domain(text: str) -> str:

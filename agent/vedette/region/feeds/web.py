@@ -21,8 +21,8 @@ import urllib3
 
 from vedette.region.feeds.settings import Feed, web_mistakes
 from vedette.sinks.base import secret
-from vedette.system.backoff import Backoff
 from vedette.system.https import Connections, reason, retry_after
+from vedette.system.trouble import Backoff
 
 MAX_REDIRECTS = 5
 MAX_TRIES = 5
@@ -71,13 +71,13 @@ class Web:
         if self._manager is not None:
             self._manager.clear()
 
-    def get(self, url: str, accept: str, known: Mapping[str, str] | None = None) -> Answer:
-        """``known``: ``ETag`` and ``Last-Modified`` of what is there."""
+    def get(self, url: str, accept: str, validators: Mapping[str, str] | None = None) -> Answer:
+        """``validators``: ``ETag`` and ``Last-Modified`` of what is there."""
         headers = {"Accept": accept, "Accept-Encoding": "gzip", "User-Agent": "vedette"}
-        if known and known.get("etag"):
-            headers["If-None-Match"] = known["etag"]
-        if known and known.get("last-modified"):
-            headers["If-Modified-Since"] = known["last-modified"]
+        if validators and validators.get("etag"):
+            headers["If-None-Match"] = validators["etag"]
+        if validators and validators.get("last-modified"):
+            headers["If-Modified-Since"] = validators["last-modified"]
         if self._authorization:
             headers["Authorization"] = self._authorization
         asked, redirects, tries, backoff = url, 0, 0, Backoff()
@@ -91,7 +91,7 @@ class Web:
                 tries += 1
                 self._wait(asked, reply, tries, backoff)
                 continue
-            if reply.status == 304 and known:
+            if reply.status == 304 and validators:
                 return Answer(None, lower(reply.headers))
             if reply.status != 200:
                 more = {401: ": wrong or missing credentials", 403: ": these credentials may not read it"}

@@ -41,13 +41,13 @@ def version(repository: Repository, data: bytes) -> int:
     """Of a timestamp that the broker retains; 0 unless it is signed by this fleet's key."""
     root = repository.newest("root")
     try:
-        found: Metadata[Timestamp] = Metadata.from_bytes(data)
-        if root is None or found.signed.type != "timestamp":
+        metadata: Metadata[Timestamp] = Metadata.from_bytes(data)
+        if root is None or metadata.signed.type != "timestamp":
             return 0
-        root.verify_delegate("timestamp", found)
+        root.verify_delegate("timestamp", metadata)
     except (RepositoryError, ValueError):
         return 0
-    return int(found.signed.version)
+    return int(metadata.signed.version)
 
 
 async def adopt(broker: MqttSettings, repository: Repository) -> None:
@@ -77,25 +77,25 @@ async def _blobs(broker: MqttSettings, fleet: str, names: list[str]) -> dict[str
     if not names:
         return {}
     came = await retained(broker, [blob_topic(fleet, CHANNEL, name) for name in names])
-    found = {topic.rpartition("/")[2]: data for topic, data in came.items()}
+    blobs = {topic.rpartition("/")[2]: data for topic, data in came.items()}
     for name in names:
-        if hashlib.sha256(found.get(name, b"")).hexdigest() != name:
+        if hashlib.sha256(blobs.get(name, b"")).hexdigest() != name:
             raise FileNotFoundError(f"the file {name} is not published: another controller is publishing, or did")
-    return found
+    return blobs
 
 
 def _named(files: Mapping[str, bytes]) -> list[str]:
     """Digests of the files that targets and roll-out name. They are verified by now."""
-    found = set[str]()
+    digests = set[str]()
     for name, data in files.items():
         if name.endswith((".targets.json", ".rollout.json")):
-            one: Metadata[Targets] = Metadata.from_bytes(data)
-            found |= {info.hashes["sha256"] for info in one.signed.targets.values()}
-    return sorted(found)
+            metadata: Metadata[Targets] = Metadata.from_bytes(data)
+            digests |= {info.hashes["sha256"] for info in metadata.signed.targets.values()}
+    return sorted(digests)
 
 
 def _write(folder: Path, source: _Retained, lacking: list[str]) -> None:
     for name in lacking:
         write_whole(folder / "blobs" / name, source.blobs[name])
-    for name, data in sorted(source.files.items(), key=lambda one: one[0] == "timestamp.json"):
+    for name, data in sorted(source.files.items(), key=lambda item: item[0] == "timestamp.json"):
         write_whole(folder / "tuf" / name, data)

@@ -92,8 +92,8 @@ class Agent:
         now, mark = self.now, self.mark
         after = None
         if now is not None and mark is not None:
-            newer = (one for one in (self.old, self.born) if one is not None and one.time > mark.time)
-            after = rates(max(newer, key=lambda one: one.time, default=mark), now)
+            newer = (vitals for vitals in (self.old, self.born) if vitals is not None and vitals.time > mark.time)
+            after = rates(max(newer, key=lambda vitals: vitals.time, default=mark), now)
         lag = min(self.lag, now.lag) if now is not None else 0.0
         return Case(now, mark, self.before, after, lag, refusal, silent)
 
@@ -210,7 +210,7 @@ class Agents:
                 agent = self.by_id[str(id)] = Agent(str(id))
                 agent.heard = int(heard)
                 agent.labels = texts(labels)
-                agent.old, agent.mark, agent.now = (None if one is None else Vitals(*one) for one in (old, mark, now))
+                agent.old, agent.mark, agent.now = (None if row is None else Vitals(*row) for row in (old, mark, now))
                 agent.mid = agent.now
                 agent.before = None if before is None else Rates(*before)
                 self._place(agent)

@@ -73,13 +73,13 @@ class Controller:
         none."""
         self._broker, self._repository, self._clock = broker, repository, clock
         self._fleet = repository.fleet
-        self._kept = Kept(repository.folder / "steer", clock)
+        self._memory = Kept(repository.folder / "steer", clock)
         self._guard = Guard()
         self._agents = Agents()
-        self._kept.read_agents(self._agents)
-        self._steering = Steering(self._agents, self._kept.notes)
+        self._memory.read_agents(self._agents)
+        self._steering = Steering(self._agents, self._memory.notes)
         self._key = load_key(repository.folder / "online" / "rollout.pem")
-        self._lease = Lease(self._kept.holder, time.monotonic())
+        self._lease = Lease(self._memory.holder, time.monotonic())
         self._versions: tuple[int, int] | None = None
         self._orders: dict[str, bytes] = {}
         self._outcomes: dict[str, str] = {}
@@ -94,7 +94,7 @@ class Controller:
         self._said = ""
         self.client = MqttClient(
             broker,
-            f"vedette-steer-{self._kept.holder}",
+            f"vedette-steer-{self._memory.holder}",
             subscriptions=[
                 f"{ROOT}/{self._fleet}/+/status", steer_topic(self._fleet, "lease"),
                 steer_topic(self._fleet, "requests/+"), tuf_topic(self._fleet, "timestamp.json"),
@@ -109,12 +109,12 @@ class Controller:
         try:
             await self.client.run_with(self._steer())
         finally:
-            self._kept.close()
+            self._memory.close()
 
     async def stop(self) -> None:
         """Give the lease back and disconnect: another controller may go on at once."""
         with contextlib.suppress(OSError):
-            await asyncio.to_thread(self._kept.write_agents, self._agents)
+            await asyncio.to_thread(self._memory.write_agents, self._agents)
             if self._lease.mine:
                 async with asyncio.timeout(5):
                     await self.client.publish(steer_topic(self._fleet, "lease"), b"", retain=True)
@@ -172,7 +172,7 @@ class Controller:
             except (OSError, ValueError) as error:
                 self._say(Log.STEERING_FAILED, str(error), action="retrying; what is published stays in force")
                 self._versions = None  # what is on disk counts
-                self._steering.notes = dict(self._kept.notes)
+                self._steering.notes = dict(self._memory.notes)
             await asyncio.sleep(max(LOOK_SECONDS, 20 * self._cost))
 
     async def _look(self) -> None:
@@ -233,10 +233,10 @@ class Controller:
             return
         steering, repository = self._steering, self._repository
         if steering.watch(moves):
-            await asyncio.to_thread(self._kept.write_agents, self._agents)
+            await asyncio.to_thread(self._memory.write_agents, self._agents)
         facts = [(move, steering.facts(step, move)) for step, move in moves if move.event]
         changed = steering.take(moves)
-        await asyncio.to_thread(self._kept.write, steering.notes)
+        await asyncio.to_thread(self._memory.write, steering.notes)
         for move, about in facts:
             await self._record(move.event, **about)
             level = log.error if move.event == Log.ROLLOUT_ABORTED else log.info
@@ -261,7 +261,7 @@ class Controller:
             self._dirty |= await asyncio.to_thread(self._repository.advance)
         if now - self._copied >= KEEP_SECONDS:
             self._copied = now
-            await asyncio.to_thread(self._kept.write_agents, self._agents)
+            await asyncio.to_thread(self._memory.write_agents, self._agents)
 
     # --- orders
 
@@ -276,12 +276,12 @@ class Controller:
 
     async def _order(self, data: bytes) -> str:
         """What became of it."""
-        repository, now = self._repository, self._kept.time.now()
+        repository, now = self._repository, self._memory.time.now()
         targets: Any = await asyncio.to_thread(repository.newest, "targets")
         until = round(targets.signed.expires.replace(tzinfo=UTC).timestamp() * 1e6) if targets is not None else 0
         operators = await asyncio.to_thread(repository.operators)
         try:
-            request = taken(data, self._fleet, operators, until, self._kept.seen, now)
+            request = taken(data, self._fleet, operators, until, self._memory.seen, now)
         except Refused as error:
             log.warning(Log.ROLLOUT_REQUEST_REFUSED, kind=error.kind, reason=str(error))
             by = error.request.operator if error.request is not None else ""
@@ -293,13 +293,13 @@ class Controller:
         command, change = str(request.body["command"]), str(request.body["change"])
         why = f"{command} by {request.operator}" + (f": {request.reason}" if request.reason else "")
         moves = self._steering.asked(command, change, why)
-        self._kept.seen[request.nonce] = keep_until(request)
-        await asyncio.to_thread(self._kept.time.rise, request.created)
+        self._memory.seen[request.nonce] = keep_until(request)
+        await asyncio.to_thread(self._memory.time.rise, request.created)
         about = {"operator": request.operator, "command": command, "change": change, "reason": request.reason}
         await self._record("rollout_request", **about, changes=[step.change.id for step, _ in moves])
         log.info(Log.ROLLOUT_REQUEST, **about)
         if not moves:
-            await asyncio.to_thread(self._kept.write, self._steering.notes)
+            await asyncio.to_thread(self._memory.write, self._steering.notes)
             return "nothing to do: no such change is under way"
         await self._make(moves)
         return "done: " + ", ".join(step.change.id for step, _ in moves)

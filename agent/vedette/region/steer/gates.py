@@ -1,4 +1,5 @@
-"""The gates of a ring: what must not happen to agents that have a change. One table; a gate is a row and a function.
+"""The gates of a ring: what must not happen to agents that have a change. One table; a gate is a row, a
+function and a limit.
 
 ``[gates]`` in ``fleet.toml`` sets the limits (``LIMITS``); ``false`` switches a gate off. Each gate compares one agent
 with itself before the change (``Case``) and says what is wrong and by how much the limit is exceeded, or nothing.
@@ -151,13 +152,13 @@ def _alerts(case: Case, limits: Mapping[str, float]) -> tuple[str, float] | None
         return None
     usual = case.before.alerts if case.before else {}
     rest = case.before.rest if case.before else 0.0
-    found: tuple[str, float] | None = None
+    worst: tuple[str, float] | None = None
     for rule, rate in case.after.alerts.items():
         before = usual.get(rule, rest)
         most = max(limits["alerts_floor"], before * limits["alerts"])
-        if rate > most and (found is None or rate / most > found[1]):
-            found = f"rule {rule}: {rate:.0f} alerts a minute, before {before:.1f}", rate / most
-    return found
+        if rate > most and (worst is None or rate / most > worst[1]):
+            worst = f"rule {rule}: {rate:.0f} alerts a minute, before {before:.1f}", rate / most
+    return worst
 
 
 def _lag(case: Case, limits: Mapping[str, float]) -> tuple[str, float] | None:
@@ -186,16 +187,16 @@ GATES = (
 BY_NAME = {gate.name: gate for gate in GATES}
 
 
-def read_limits(given: Mapping[str, object]) -> dict[str, float | bool]:
+def read_limits(table: Mapping[str, object]) -> dict[str, float | bool]:
     """The limits that a table sets: durations may be texts ("5m"). Raises ValueError with every mistake."""
-    found: dict[str, float | bool] = {}
+    read: dict[str, float | bool] = {}
     mistakes = []
-    for name, value in given.items():
+    for name, value in table.items():
         if name not in LIMITS:
             mistakes.append(f"{name}: unknown; known: {', '.join(LIMITS)}")
         elif value is False or (value is True and name == "refused"):
             if name in BY_NAME:
-                found[name] = value
+                read[name] = value
             else:
                 mistakes.append(f"{name}: expects a number, not {value!r}")
         else:
@@ -204,10 +205,10 @@ def read_limits(given: Mapping[str, object]) -> dict[str, float | bool]:
             except ValueError as error:
                 mistakes.append(f"{name}: {error}")
             else:
-                found[name] = number
+                read[name] = number
     if mistakes:
         raise ValueError("\n".join(mistakes))
-    return found
+    return read
 
 
 def _number(name: str, value: object) -> float:
@@ -227,11 +228,11 @@ class Limits(NamedTuple):
     gates: tuple[Gate, ...]
 
     def findings(self, case: Case) -> tuple[Finding, ...]:
-        found = []
+        findings = []
         for gate in self.gates:
             if (wrong := gate.check(case, self.values)) is not None:
-                found.append(Finding(gate.name, *wrong))
-        return tuple(found)
+                findings.append(Finding(gate.name, *wrong))
+        return tuple(findings)
 
 
 def limits(signed: Mapping[str, float | bool]) -> Limits:
@@ -256,10 +257,10 @@ def tally(
 
     def named(agents: Mapping[str, Sequence[Finding]]) -> list[str]:
         return [
-            f"{agent}: {one.reason}"
-            for agent, found in agents.items()
-            for one in found
-            if one.gate == gate.name and (not extreme or one.times >= EXTREME)
+            f"{agent}: {finding.reason}"
+            for agent, findings in agents.items()
+            for finding in findings
+            if finding.gate == gate.name and (not extreme or finding.times >= EXTREME)
         ]
 
     bad = named(inside)
@@ -267,18 +268,18 @@ def tally(
 
 
 def verdict(
-    limits: Limits, inside: Mapping[str, Sequence[Finding]], given: int, outside: Mapping[str, Sequence[Finding]],
+    limits: Limits, inside: Mapping[str, Sequence[Finding]], having: int, outside: Mapping[str, Sequence[Finding]],
     others: int,
 ) -> list[str]:  # fmt: skip
     """Why the ring has failed: a line for each gate, or none. ``inside``, ``outside``: findings by agent, of those that
-    have any; ``given``, ``others``: how many agents there are of each."""
+    have any; ``having``, ``others``: how many agents there are of each."""
     failed = []
     for gate in limits.gates if inside else ():
         for extreme in (False,) if gate.serious else (False, True):
             share = SERIOUS if gate.serious or extreme else limits.values["share"]
-            found = tally(inside, outside, gate, extreme=extreme)
-            usual = found.outside / others if others else 0.0
-            if found.inside > (share + 2 * usual) * given:
-                failed.append(f"{gate.name}: {found.inside} of {given} agents: {'; '.join(found.reasons)}"[:1000])
+            counted = tally(inside, outside, gate, extreme=extreme)
+            usual = counted.outside / others if others else 0.0
+            if counted.inside > (share + 2 * usual) * having:
+                failed.append(f"{gate.name}: {counted.inside} of {having} agents: {'; '.join(counted.reasons)}"[:1000])
                 break
     return failed

@@ -1,6 +1,5 @@
 """What the controller remembers over its own death, beside the signed documents: FOLDER/steer.
 
-    lock                held while a controller runs here
     state.json          notes on changes, nonces of requests that were carried out
     time                by which orders expire (``fleet/signedtime.py``)
     agents.msgpack.zst  how agents were before they were given a change (``Agents.rows``)
@@ -11,27 +10,33 @@ limits: the documents, which decide what an agent runs, are elsewhere (``region/
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import orjson
 import zstandard
+from msgspec import Struct, structs
 
 from vedette.fleet.signedtime import SignedTime
 from vedette.region.steer.agents import Agents
 from vedette.region.steer.rings import Note
+from vedette.system import documents
 from vedette.system.durable import write_whole
+from vedette.system.folders import locked
 from vedette.system.wallclock import utc_now
 
 FORMAT = 1
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class _State(Struct):
+    notes: dict[str, Note]
+    seen: dict[str, int]
 
 
 class Kept:
@@ -41,12 +46,7 @@ class Kept:
         """Raises BlockingIOError while another process steers with it, OSError."""
         self.folder = folder
         folder.mkdir(mode=0o700, exist_ok=True)
-        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(self._lock)
-            raise BlockingIOError(f"{folder}: another `vedette region steer` is at work here") from error
+        self._lock = locked(folder, "another `vedette region steer` is at work here")
         self.time = SignedTime(folder / "time", clock)
         self.notes: dict[str, Note] = {}
         self.seen: dict[str, int] = {}
@@ -67,23 +67,20 @@ class Kept:
     def _read(self) -> None:
         path = self.folder / "state.json"
         try:
-            row = orjson.loads(path.read_bytes())
-            if row.get("format") != FORMAT:
-                raise ValueError(f"format {row.get('format')!r}: this program knows {FORMAT}")
-            self.notes = {
-                id: Note(**{**one, "reasons": tuple(one["reasons"])}) for id, one in row["notes"].items()
-            }  # fmt: skip
-            self.seen = {str(nonce): int(until) for nonce, until in row["seen"].items()}
+            document = documents.of_format(orjson.loads(path.read_bytes()), FORMAT)
+            state = documents.read(_State, document)
         except FileNotFoundError:
             return
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except ValueError as error:
             raise ValueError(f"{path} cannot be read ({error}): remove it, and soaks begin again") from error
+        self.notes = state.notes
+        self.seen = state.seen
 
     def write(self, notes: Mapping[str, Note]) -> None:
         """Raises OSError."""
         sure = self.time.sure()
         self.seen = {nonce: until for nonce, until in self.seen.items() if until > sure}
-        rows = {id: {**asdict(note), "reasons": [*note.reasons]} for id, note in notes.items()}
+        rows = {id: structs.asdict(note) for id, note in notes.items()}
         data = orjson.dumps({"format": FORMAT, "notes": rows, "seen": self.seen})
         write_whole(self.folder / "state.json", data)
         self.notes = dict(notes)

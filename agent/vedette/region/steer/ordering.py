@@ -29,15 +29,19 @@ def controller_keys(repository: Repository) -> list[Ed25519PublicKey]:
     targets = repository.newest("targets")
     if targets is None:
         raise ValueError(f"{repository.folder}: the fleet's root and targets are not signed yet")
-    known = targets.signed.delegations.keys
-    keys = [known[keyid] for keyid in targets.signed.delegations.roles["rollout"].keyids]
+    delegated = targets.signed.delegations.keys
+    keys = [delegated[keyid] for keyid in targets.signed.delegations.roles["rollout"].keyids]
     return [Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"])) for key in keys]
 
 
 def operator_of(repository: Repository, public: str) -> str:
     """The operator whose key (``ed25519:BASE64``) that is; empty: nobody's. Raises ValueError and OSError."""
-    known = repository.operators() if repository.folder.exists() else None
-    return next((one.name for one in known.by_name.values() if key_text(one.key) == public), "") if known else ""
+    operators = repository.operators() if repository.folder.exists() else None
+    return (
+        next((operator.name for operator in operators.by_name.values() if key_text(operator.key) == public), "")
+        if operators
+        else ""
+    )
 
 
 async def report(broker: MqttSettings, repository: Repository) -> dict[str, Any] | None:

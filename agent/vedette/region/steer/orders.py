@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+from msgspec import Meta, Struct
 
 from vedette.fleet.operators import Operators
 from vedette.fleet.requests import MAX_LIFE, Host, Refused, Request, admit
+from vedette.system import documents
 
 CONTROLLER = ".controller"
 """Whom orders ask; no agent."""
 KIND = "rollout"
-COMMANDS = ("pause", "resume", "abort")
+_Command = Literal["pause", "resume", "abort"]
+COMMANDS: tuple[str, ...] = get_args(_Command)
 LIFE = 24 * 3_600_000_000
 """For how long an order waits for a controller, in microseconds."""
 
@@ -29,12 +33,15 @@ class _Row:
     validate: Callable[[Mapping[str, Any]], None]
 
 
+class _Order(Struct, frozen=True):
+    """``change``: its id; empty: all that are under way."""
+
+    command: _Command
+    change: Annotated[str, Meta(max_length=128, description="the id of a change, or nothing")]
+
+
 def _validate(body: Mapping[str, Any]) -> None:
-    command, change = body.get("command"), body.get("change")
-    if command not in COMMANDS:
-        raise ValueError(f"command: expects {', '.join(COMMANDS)}, not {command!r}")
-    if not isinstance(change, str) or len(change) > 128:
-        raise ValueError(f"change: expects the id of a change, or nothing, not {change!r}")
+    documents.read(_Order, body)
 
 
 _KINDS = {KIND: _Row("operator", _validate)}

@@ -18,8 +18,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from vedette.fleet.documents import MAX_EXTRA, Change, Progress, Ring, State, place
 from vedette.region.steer.agents import SECOND, Agent, Agents
@@ -45,14 +48,13 @@ class Step:
         return f"{self.kind} {self.name}".strip()
 
     def place(self, agent_id: str) -> float:
-        found = self.places.get(agent_id)
-        if found is None:
-            found = self.places[agent_id] = place(self.change.id, agent_id)
-        return found
+        at = self.places.get(agent_id)
+        if at is None:
+            at = self.places[agent_id] = place(self.change.id, agent_id)
+        return at
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True, forbid_unknown_fields=True):
     """What no document says: when ``ring`` began and when its soak did (0: not yet), UTC microseconds; why a change was
     aborted or paused; ``held``: paused before it began."""
 
@@ -112,7 +114,7 @@ def standing(
     enough = min(soak, agents.limits.values["baseline"])
     silence, within_time = agents.limits.values["silence"], agents.limits.values["take_within"] * SECOND
     counts = dict.fromkeys(Standing._fields[:10], 0)
-    found: tuple[dict[str, tuple[Finding, ...]], dict[str, tuple[Finding, ...]]] = {}, {}
+    findings: tuple[dict[str, tuple[Finding, ...]], dict[str, tuple[Finding, ...]]] = {}, {}
     for id, agent in members.items():
         inside = id in within
         there = agent.heard >= note.since - silence * SECOND  # when the ring began, or since
@@ -125,7 +127,7 @@ def standing(
         if (refusal or silent > silence) and agents.limits is not None:
             wrong = agents.limits.findings(agent.case(refusal, silent))
         if wrong:
-            found[0 if inside else 1][id] = wrong
+            findings[0 if inside else 1][id] = wrong
         if not inside:
             counts["outside"] += 1
         elif progress.state is State.ABORTED:
@@ -137,7 +139,7 @@ def standing(
             counts["left"] += agents.gone(agent, now)
             shown = over and agent.fresh >= over and agent.compared() >= enough
             counts["fresh"] += bool(shown and agent.runs(step.kind, step.name, step.change))
-    return Standing(**counts, findings=found[0], others=found[1])
+    return Standing(**counts, findings=findings[0], others=findings[1])
 
 
 def _settled(step: Step, members: Mapping[str, Agent], agents: Agents, now: int, *, done: bool) -> Standing:
@@ -164,7 +166,7 @@ def _refusal(step: Step, agent: Agent, note: Note, now: int, within: float) -> s
     if agent.runs(step.kind, step.name, step.change) or now - max(note.since, agent.since) <= within:
         return ""
     about = _PROBLEMS.get(step.kind, "\0")
-    return next((one for one in agent.problems if one.startswith(about)), "")
+    return next((problem for problem in agent.problems if problem.startswith(about)), "")
 
 
 def decide(
@@ -220,8 +222,8 @@ def _reached(
     ring, progress = rings[index], Progress(State.ROLLING, index, extra)
     within = holds(step, rings, progress, members)
     least = min(ring.agents, MAX_EXTRA) if ring.agents is not None else 0 if within & {*ready} else 1
-    known = {*extra}
-    chosen = [id for id in ready if id not in known][: max(0, least - len(known))]
+    named = {*extra}
+    chosen = [id for id in ready if id not in named][: max(0, least - len(named))]
     return replace(progress, extra=(*extra, *chosen)[:MAX_EXTRA])
 
 

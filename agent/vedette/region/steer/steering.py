@@ -8,8 +8,9 @@ Agents that have another change under way stay compared with the time before tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from vedette.fleet.documents import Desired, Progress, Rollout, State
 from vedette.region.steer.agents import SECOND, Agents
@@ -32,15 +33,15 @@ class Steering:
         if desired != self.desired:
             self.desired = desired
             self.agents.follow(desired, limits(desired.gates), now)
-            known = {step.change.id: step for step in self.steps}
+            before = {step.change.id: step for step in self.steps}
             self.steps = tuple(
-                known.get(change.id) or Step(group.name, kind, name, change)
+                before.get(change.id) or Step(group.name, kind, name, change)
                 for group in desired.groups
                 for kind, name, change in group.changes()
                 if not change.stays
             )
         ids = {step.change.id for step in self.steps}
-        self.progress = {id: one for id, one in (rollout.changes if rollout else {}).items() if id in ids}
+        self.progress = {id: progress for id, progress in (rollout.changes if rollout else {}).items() if id in ids}
         self.notes = {id: note for id, note in self.notes.items() if id in ids}
 
     def note(self, id: str) -> Note:
@@ -63,13 +64,13 @@ class Steering:
 
     def asked(self, command: str, change: str, why: str) -> list[tuple[Step, Move]]:
         """What ``pause``, ``resume`` or ``abort`` does to a change (its id or the beginning of it), or to all."""
-        found = []
+        moves = []
         for step in self.steps if self.desired is not None and self.desired.rings else ():
             if step.change.id.startswith(change):
                 move = asked(command, self.progress.get(step.change.id), self.note(step.change.id), why)
                 if move is not None:
-                    found.append((step, move))
-        return found
+                    moves.append((step, move))
+        return moves
 
     def watch(self, moves: list[tuple[Step, Move]]) -> bool:
         """Rings of these moves begin; returns whether any does."""
@@ -83,14 +84,14 @@ class Steering:
 
     def _having(self, but: Step) -> set[str]:
         """Agents of a step's group that have another change under way."""
-        found = set[str]()
+        agents = set[str]()
         members = self.agents.groups.get(but.group, {})
         for step in self.steps:
             progress = self.progress.get(step.change.id)
             if step.group == but.group and step != but and progress is not None and progress.state in UNDER_WAY:
                 assert self.desired is not None
-                found |= holds(step, self.desired.rings, progress, members)
-        return found
+                agents |= holds(step, self.desired.rings, progress, members)
+        return agents
 
     def take(self, moves: list[tuple[Step, Move]]) -> bool:
         """These moves are made; returns whether the roll-out document changes."""
@@ -108,15 +109,15 @@ class Steering:
         """Of a move, for the record."""
         rings = self.desired.rings if self.desired else ()
         progress = move.progress or self.progress.get(step.change.id)
-        found: dict[str, Any] = {"change": step.change.id, "group": step.group, "what": step.what}
+        facts: dict[str, Any] = {"change": step.change.id, "group": step.group, "what": step.what}
         if progress is not None and progress.ring < len(rings):
-            found["ring"] = rings[progress.ring].name
+            facts["ring"] = rings[progress.ring].name
         if move.event == "rollout_ring" and progress is not None:
             named = sorted(holds(step, rings, progress, self.agents.groups.get(step.group, {})))
-            found.update(agents=len(named), named=named[:SHOWN])
+            facts.update(agents=len(named), named=named[:SHOWN])
         if move.note.reasons:
-            found["reasons"] = [*move.note.reasons]
-        return found
+            facts["reasons"] = [*move.note.reasons]
+        return facts
 
     def shown(self, now: int) -> list[dict[str, Any]]:
         """How every change stands, JSON-able."""
@@ -128,7 +129,7 @@ class Steering:
         progress = self.progress.get(step.change.id)
         stands = standing(step, rings, progress, note, self.agents, now)
         state = str(progress.state) if progress else "paused" if note.held else "waiting" if rings else "done"
-        found: dict[str, Any] = {
+        row: dict[str, Any] = {
             "change": step.change.id, "group": step.group, "what": step.what, "state": state,
             "from": step.change.from_ and step.change.from_.target.partition("/")[2],
             "to": step.change.to and step.change.to.target.partition("/")[2],
@@ -138,18 +139,18 @@ class Steering:
         }  # fmt: skip
         if progress is not None and progress.state in UNDER_WAY and progress.ring < len(rings):
             ring = rings[progress.ring]
-            found["ring"] = {"number": progress.ring + 1, "of": len(rings), "name": ring.name, "soak": ring.soak}
+            row["ring"] = {"number": progress.ring + 1, "of": len(rings), "name": ring.name, "soak": ring.soak}
             if note.soak:
-                found["ring"]["left"] = max(0.0, ring.soak - (now - note.soak) / SECOND)
-            found["gates"] = self._gates(stands.findings, stands.others)
-        return found
+                row["ring"]["left"] = max(0.0, ring.soak - (now - note.soak) / SECOND)
+            row["gates"] = self._gates(stands.findings, stands.others)
+        return row
 
     def _gates(self, inside: Mapping[str, Any], outside: Mapping[str, Any]) -> dict[str, Any]:
         """Gates that have found something: at how many agents with and without the change, and what."""
         assert self.agents.limits is not None
-        found = {}
+        gates = {}
         for gate in self.agents.limits.gates:
-            one = tally(inside, outside, gate, extreme=False)
-            if one.inside or one.outside:
-                found[gate.name] = {"with": one.inside, "without": one.outside, "reasons": [*one.reasons]}
-        return found
+            counted = tally(inside, outside, gate, extreme=False)
+            if counted.inside or counted.outside:
+                gates[gate.name] = {"with": counted.inside, "without": counted.outside, "reasons": [*counted.reasons]}
+        return gates

@@ -65,23 +65,30 @@ def read(beat: Mapping[str, Any], like: Vitals | None = None) -> Vitals | None:
         inputs, totals, rules, process = beat["inputs"].values(), beat["totals"], beat["rules"], beat["process"]
         named = {sys.intern(str(rule)): _count(n) for rule, n in [*rules["alerts"].items()][:MAX_RULES]}
         alerts: Mapping[str, int] = like.alerts if like is not None and like.alerts == named else named
-        gone = sum(_count(n) for one in inputs for part in ("dropped", "lost") for n in one[part].values())
+        gone = sum(_count(n) for counts in inputs for part in ("dropped", "lost") for n in counts[part].values())
+        judged = sum(_count(counts["judged"]) for counts in inputs)
         return Vitals(
-            _count(beat["time"]), _count(beat["started_at"]), _count(sum(_count(one["judged"]) for one in inputs)),
+            _count(beat["time"]), _count(beat["started_at"]), _count(judged),
             _amount(process["cpu_seconds"]), _amount(beat["budgets"]["memory"]["used"]), _amount(beat["lag_seconds"]),
             _count(process["crashes"]), _count(_quarantined(beat)), _count(totals.get("undecided", 0)),
             _count(totals.get("poisoned", 0)), _count(gone + _count(beat["alerts"]["lost"])), alerts,
             min(alerts.values()) if len(alerts) >= 20 else 0, count(process.get("starts"), -1),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError):
-        return None  # of an agent before 0.2, or of anybody
+        return None  # it does not say all of it, or is no agent's
 
 
 def _quarantined(beat: Mapping[str, Any]) -> int:
     """Strict sets have rules of their own, which are not among those of the agent."""
-    strict = (_count(one["quarantined"]) for one in beat.get("rulesets", ()) if one.get("isolation") == "strict")
+    strict = (
+        _count(ruleset["quarantined"]) for ruleset in beat.get("rulesets", ()) if ruleset.get("isolation") == "strict"
+    )
     named = (*beat["rules"].get("formats", ()), *beat.get("plugins", ()))
-    return _count(beat["rules"]["quarantined_count"]) + sum(strict) + sum(bool(one["quarantined"]) for one in named)
+    return (
+        _count(beat["rules"]["quarantined_count"])
+        + sum(strict)
+        + sum(bool(extension["quarantined"]) for extension in named)
+    )
 
 
 def _count(value: object) -> int:

@@ -1,1 +1,1 @@
-"""The author's tools: test events, doubts, why a rule fires, whether it can."""
+"""The author's tools: test events, doubts, why a rule fires."""

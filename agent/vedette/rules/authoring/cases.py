@@ -68,27 +68,27 @@ def load(plan: Plan) -> tuple[list[Case], list[str]]:
 def sequences(plan: Plan) -> tuple[list[Sequence], list[str]]:
     """The timed cases of correlations beside their files, and what is wrong with them; also what ``load`` cannot see:
     items about a rule that is not in the file, and files beside correlations alone."""
-    found: list[Sequence] = []
+    timed: list[Sequence] = []
     mistakes: list[str] = []
     paths = [*(rule.path for rule in plan.detections), *(statement.path for statement in plan.statements)]
     ruled = dict.fromkeys(paths)  # in their order, which the bytes of a bundle keep
-    for path in dict.fromkeys([*ruled, *(one.path for one in plan.correlations)]):
+    for path in dict.fromkeys([*ruled, *(correlation.path for correlation in plan.correlations)]):
         every: list[Correlation | Statement] = [*plan.correlations, *plan.statements]
-        here = [one for one in every if one.path == path]
-        known = {name for one in plan.detections if one.path == path for name in (one.id, one.title)}
-        known |= {name for c in here for name in (c.id, c.title)}
-        known |= {name for one in plan.refused if one.path == path for name in (one.rule_id, one.title)}
+        here = [rule for rule in every if rule.path == path]
+        names = {name for rule in plan.detections if rule.path == path for name in (rule.id, rule.title)}
+        names |= {name for c in here for name in (c.id, c.title)}
+        names |= {name for refusal in plan.refused if refusal.path == path for name in (refusal.rule_id, refusal.title)}
         for item, where in _items(path, [] if path in ruled else mistakes):
             try:
-                if isinstance(item, Mapping) and "rule" in item and item["rule"] not in known:
+                if isinstance(item, Mapping) and "rule" in item and item["rule"] not in names:
                     raise ValueError(f"rule: nothing in the file has the id or title {item['rule']!r:.80}")
                 if isinstance(item, Mapping) and "sequence" in item:
-                    found.append(_sequence(_meant(plan, here, item), item, where))
+                    timed.append(_sequence(_meant(plan, here, item), item, where))
                 elif path not in ruled:
                     raise ValueError("expects 'sequence': there are only correlations in the file")
             except Exception as error:  # YAML may hold anything
                 mistakes.append(f"{where}: {error}")
-    return found, mistakes
+    return timed, mistakes
 
 
 def _meant(plan: Plan, here: Iterable[Correlation | Statement], item: Mapping[str, Any]) -> str:
@@ -127,7 +127,8 @@ def _items(rule_path: str, mistakes: list[str]) -> Iterator[tuple[Any, str]]:
             return
         try:
             check_shape(content)
-            items, nodes = yaml.safe_load(content), yaml.compose(content)
+            items = yaml.load(content, yaml.CSafeLoader)  # safe, and ten times as quick
+            nodes = yaml.compose(content, yaml.CSafeLoader)
         except Exception as error:  # whatever YAML's parser raises
             wrong = not_yaml(str(path), 1, error, content)
             mistakes.append(f"{path}:{wrong.line}: {wrong.reason}")
@@ -149,11 +150,12 @@ def _case(rule_id: str, item: Any, where: str) -> Case:
 
 
 def _sequence(rule_id: str, item: Mapping[str, Any], where: str) -> Sequence:
-    expect, events = item.get("expect", 1), item["sequence"]
+    firings = item.get("expect", 1)
+    events = item["sequence"]
     if not set(item) <= {"sequence", "expect", "rule"}:
         raise ValueError("expects 'sequence', and perhaps 'expect' and 'rule'")
-    if type(expect) is not int or expect < 0:
-        raise ValueError(f"expect: how often the correlation fires, not {expect!r}")
+    if type(firings) is not int or firings < 0:
+        raise ValueError(f"expect: how often the correlation fires, not {firings!r}")
     if not isinstance(events, list) or not events:
         raise ValueError("sequence: expects a list of events, each with 'at'")
     timed = []
@@ -162,7 +164,7 @@ def _sequence(rule_id: str, item: Mapping[str, Any], where: str) -> Sequence:
             raise ValueError('an event of a sequence says when it happens: {raw: …, at: "2026-11-21T10:00:00Z"}')
         rest = {key: value for key, value in event.items() if key != "at"}
         timed.append(Timed(*_event(rest), _time(event["at"])))
-    return Sequence(rule_id, expect, tuple(timed), where)
+    return Sequence(rule_id, firings, tuple(timed), where)
 
 
 def _time(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""Why a rule fires on an event or does not: its predicates, its literals, the truth of every part of its condition."""
+"""Explanations of a rule on an event: its predicates, its literals, the truth of every part of its condition."""
 
 from __future__ import annotations
 
@@ -35,46 +35,48 @@ _TRUTH = {True: "true ", False: "false", None: "open "}
 def rule(
     plan: Plan, evaluator: Evaluator | None, number: int, filters: Iterable[str] = (), cost: Measured | None = None
 ) -> Iterator[str]:
-    """What a rule is made of: its predicates, with group and bit where there is the plan's ``evaluator``, the
+    """Describe what a rule is made of: its predicates, with group and bit where there is the plan's ``evaluator``, the
     ``filters`` joined to it (a name each), the prefilter's literals with what it could search for (``cost``: see
     ``choice``), and the correlations that look at it.
     """
-    one, chosen = plan.rules[number], plan.literals[number]
-    yield f"{one.title} ({one.id}), level {one.level}"
-    yield f"  {one.path}:{one.line}, log source {'/'.join(one.logsource)}, meaning {one.digest[:12]}"
+    detection = plan.rules[number]
+    chosen = plan.literals[number]
+    yield f"{detection.title} ({detection.id}), level {detection.level}"
+    source = "/".join(detection.logsource)
+    yield f"  {detection.path}:{detection.line}, log source {source}, meaning {detection.digest[:12]}"
     for joined in filters:
         yield f"  joined to it: {joined}"
-    for index in dict.fromkeys(tests(one.expr)):
+    for index in dict.fromkeys(tests(detection.expr)):
         yield f"  predicate {index}: {described(plan.predicates[index])}{_place(plan, evaluator, index)}"
     if chosen is None:
         yield "  literals: none, so it is evaluated on every event of its log source"
-        if (found := witness(one.logsource)) is not None:
-            part = one.logsource._fields[found.part]
-            listed = _several(found.literals)
+        if (by_source := witness(detection.logsource)) is not None:
+            part = detection.logsource._fields[by_source.part]
+            listed = _several(by_source.literals)
             yield f"  where the input sets no {part}, only on events that contain one of: {listed}"
     else:
         yield f"  literals: every event it matches contains one of: {_several(chosen)}"
     if plan.further and (second := plan.further[number]) is not None:
         yield f"  and one of these, since those are common: {_several(second)}"
     yield from choice(plan, number, cost)
-    yield from _looked_at(plan, one.id)
+    yield from _looked_at(plan, detection.id)
 
 
-def declared(one: Declared) -> Iterator[str]:
-    """What a format gives, and how the values stand in an event."""
-    row = one.codec.row
+def declared(declaration: Declared) -> Iterator[str]:
+    """Describe what a format gives, and how the values stand in an event."""
+    row = declaration.codec.row
     assert row is not None
-    yield f'format {one.name}: format = "{one.codec.name}" of an input'
-    yield f"  {one.path}:1, log source {'/'.join(next(iter(part), '') for part in row.sources)}"
+    yield f'format {declaration.name}: format = "{declaration.codec.name}" of an input'
+    yield f"  {declaration.path}:1, log source {'/'.join(next(iter(part), '') for part in row.sources)}"
     for field in row.gives.fields:
         yield f"  field {field.name}: {field.how.value}"
     if row.gives.any is not None:
         yield f"  and every key of an event: {row.gives.any.value}"
 
 
-def declared_on_event(one: Declared, raw: bytes) -> Iterator[str]:
-    """What the format gives of an event."""
-    event = Record(raw.rstrip(b"\r\n"), one.codec, "", 0, None, LogSource(), None)
+def declared_on_event(declaration: Declared, raw: bytes) -> Iterator[str]:
+    """List what the format gives of an event."""
+    event = Record(raw.rstrip(b"\r\n"), declaration.codec, "", 0, None, LogSource(), None)
     for name, value in event.fields().items():
         yield f"  {name} = {(as_shown(value) or '')[:MAX_SHOWN]}"
     yield f"  time: {event.event_time}"
@@ -92,10 +94,10 @@ def _place(plan: Plan, evaluator: Evaluator | None, index: int) -> str:
 def redacted(
     redaction: Redaction, names: Iterable[str], origins: Mapping[str, Iterable[str]] = NO_ORIGINS
 ) -> Iterator[str]:
-    """What is taken out of a rule's alerts that show fields of these ``names``; ``origins``: of those that are called
-    otherwise the fields behind them."""
-    found = [f"{name} ({action})" for name in names if (action := redaction.action(name, origins.get(name, ())))]
-    yield f"  redacted fields: {', '.join(found) or 'none of those that it shows'}"
+    """List what is taken out of a rule's alerts that show fields of these ``names``; ``origins``: of those that are
+    called otherwise the fields behind them."""
+    fields = [f"{name} ({action})" for name in names if (action := redaction.action(name, origins.get(name, ())))]
+    yield f"  redacted fields: {', '.join(fields) or 'none of those that it shows'}"
     kinds = {f"{kind} ({rule.action})" for rule in redaction.rules for kind in rule.kinds}
     looked = [f"{name} ({rule.action})" for rule in redaction.rules for name in (*rule.patterns, *rule.expressions)]
     if kinds:
@@ -105,7 +107,7 @@ def redacted(
 
 
 def choice(plan: Plan, number: int, cost: Measured | None = None) -> Iterator[str]:
-    """What the prefilter could search for, the cheapest first, and in what share of events that is.
+    """List what the prefilter could search for, the cheapest first, and in what share of events that is.
 
     ``cost``: of a sample; None: guessed.
     """
@@ -122,9 +124,9 @@ def choice(plan: Plan, number: int, cost: Measured | None = None) -> Iterator[st
 
 
 def filter_(name: str, rules: Sequence[Rule]) -> Iterator[str]:
-    """What a filter works on: the ``rules`` that it is joined to."""
+    """List what a filter works on: the ``rules`` that it is joined to."""
     yield name
-    yield from (f"  joined to {one.title} ({one.path}:{one.line})" for one in rules[:MAX_LISTED])
+    yield from (f"  joined to {target.title} ({target.path}:{target.line})" for target in rules[:MAX_LISTED])
     if len(rules) > MAX_LISTED:
         yield f"  … and to {len(rules) - MAX_LISTED} more"
     if not rules:
@@ -132,19 +134,19 @@ def filter_(name: str, rules: Sequence[Rule]) -> Iterator[str]:
 
 
 def _looked_at(plan: Plan, rule_id: str) -> Iterator[str]:
-    for one in plan.correlations:
-        if any(slot.rule_id == rule_id for slot in one.slots):
-            yield f"  used by the correlation {one.title} ({one.id})"
+    for correlation in plan.correlations:
+        if any(slot.rule_id == rule_id for slot in correlation.slots):
+            yield f"  used by the correlation {correlation.title} ({correlation.id})"
     if rule_id in plan.silent:
         by = "statements" if rule_id in plan.scans else "correlations"
         yield f"  emits no alerts: only {by} use it{'' if rule_id in plan.scans else ' (generate: true changes that)'}"
 
 
-def statement(one: Statement) -> Iterator[str]:
+def statement(statement: Statement) -> Iterator[str]:
     """The operators of a statement, each below those that take its rows."""
-    yield f"{one.title} ({one.id}), level {one.level}"
-    yield f"  {one.path}:{one.line}, meaning {one.digest[:12]}"
-    waiting: list[tuple[int, Node]] = [(1, one.root)]
+    yield f"{statement.title} ({statement.id}), level {statement.level}"
+    yield f"  {statement.path}:{statement.line}, meaning {statement.digest[:12]}"
+    waiting: list[tuple[int, Node]] = [(1, statement.root)]
     while waiting:
         depth, node = waiting.pop()
         of = f" {node.table}, selected by rule {node.rule}" if isinstance(node, Scan) else ""
@@ -163,8 +165,10 @@ def _window(c: Correlation) -> str:
 
 
 def correlation(plan: Plan, c: Correlation) -> Iterator[str]:
-    """What a correlation is made of, and when it is decided."""
-    titles = {rule.id: rule.title for rule in plan.rules} | {one.id: one.title for one in plan.correlations}
+    """Describe what a correlation is made of, and when it is decided."""
+    titles = {rule.id: rule.title for rule in plan.rules} | {
+        correlation.id: correlation.title for correlation in plan.correlations
+    }
     yield f"{c.title} ({c.id}), level {c.level}"
     yield f"  {c.path}:{c.line}, {c.kind} {_window(c)}, meaning {c.digest[:12]}"
     for i, slot in enumerate(c.slots):
@@ -189,10 +193,10 @@ def correlation(plan: Plan, c: Correlation) -> Iterator[str]:
 
 
 def correlation_on_event(engine: Engine, c: Correlation, raw: bytes, codec: str, *, origin: str = "") -> Iterator[str]:
-    """Which of a correlation's rules match one event, in which group it counts, and what it adds."""
+    """Tell which of a correlation's rules match one event, in which group it counts, and what it adds."""
     event = record(raw, engine.plan.codecs[codec], origin=origin)
     numbers = {rule.id: number for number, rule in enumerate(engine.plan.rules)}
-    below = {one.id: one for one in engine.plan.correlations}
+    below = {correlation.id: correlation for correlation in engine.plan.correlations}
     yield f"event: {raw[:MAX_SHOWN].decode('utf-8', 'replace')}"
     for i, slot in enumerate(c.slots):
         if slot.correlation:
@@ -214,26 +218,26 @@ def correlation_on_event(engine: Engine, c: Correlation, raw: bytes, codec: str,
 def on_event(
     engine: Engine, number: int, raw: bytes, codec: str, *, origin: str = "", names: Mapping[Expr, str] = _NO_NAMES
 ) -> Iterator[str]:
-    """How the rule came to its answer on one event; ``names``: what its author calls parts of its condition."""
-    one = engine.plan.rules[number]
+    """Show how the rule came to its answer on one event; ``names``: what its author calls parts of its condition."""
+    detection = engine.plan.rules[number]
     event = record(raw, engine.plan.codecs[codec], origin=origin)
     chunk = Chunk("explain", codec, 0, raw, array("I", [len(raw)]), (origin,) if origin else ())
-    truth = _truth(engine, one.expr, event)
+    truth = _truth(engine, detection.expr, event)
     yield f"event: {raw[:MAX_SHOWN].decode('utf-8', 'replace')}"
     yield f"  {_VERDICT[truth]}"
-    fits = one.logsource.fits(event.source)
-    found = [f"{kind} {', '.join(sorted(values))}" for kind, values in event.source._asdict().items() if values]
-    of = "; ".join(found) or "none that is known"
+    fits = detection.logsource.fits(event.source)
+    parts = [f"{kind} {', '.join(sorted(values))}" for kind, values in event.source._asdict().items() if values]
+    of = "; ".join(parts) or "none that is known"
     yield f"  log source: {'fits' if fits else 'does not fit'}; the event is of {of}"
-    if not fits and one.logsource.product and LogSource("", *one.logsource[1:]).fits(event.source):
-        yield f"  an input with logsource.product = {one.logsource.product!r} would make it fit"
+    if not fits and detection.logsource.product and LogSource("", *detection.logsource[1:]).fits(event.source):
+        yield f"  an input with logsource.product = {detection.logsource.product!r} would make it fit"
     if engine.plan.literals[number] is not None:
         hit = any(
             number in candidate.rules for candidate in engine.prefilter.hits(chunk, apart=may_hold_records(chunk))
         )
         listed = "the event contains a literal" if hit else "the event contains no literal, so it is not evaluated"
         yield f"  prefilter: {listed}"
-    yield from _tree(engine, one.expr, event, names, "  ")
+    yield from _tree(engine, detection.expr, event, names, "  ")
 
 
 def _tree(engine: Engine, expr: Expr, event: Record, names: Mapping[Expr, str], indent: str) -> Iterator[str]:
@@ -273,7 +277,7 @@ def _truth(engine: Engine, expr: Expr, event: Record) -> bool | None:
 
 
 def _value(p: Predicate, event: Record) -> str:
-    """What the event has where the predicate looks."""
+    """The values that the event has where the predicate looks."""
     if p.field == KEYWORDS:
         return f"{sum(1 for _ in event.keywords())} texts"
     names = [p.field, str(p.value)] if p.op in FIELD_OPS else [p.field]
@@ -291,5 +295,5 @@ def _shown(name: str, event: Record) -> str:
 
 
 def _several(literals: frozenset[bytes]) -> str:
-    listed = ", ".join(repr(one.decode("utf-8", "backslashreplace")) for one in sorted(literals)[:MAX_LISTED])
+    listed = ", ".join(repr(literal.decode("utf-8", "backslashreplace")) for literal in sorted(literals)[:MAX_LISTED])
     return listed if len(literals) <= MAX_LISTED else f"{listed} and {len(literals) - MAX_LISTED} more"

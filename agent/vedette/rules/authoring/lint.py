@@ -1,4 +1,4 @@
-"""What is doubtful about rules: pySigma's validators that work without the network, and what only this engine knows.
+"""Doubts about rules: pySigma's validators that work without the network, and what only this engine knows.
 
 A finding is an **error** (the rule does not run), a **warning** (it likely does not do what its author meant, or it is
 dear) or a **note** (style, metadata). The checks are the rows of ``CHECKS``; pySigma's have its own names.
@@ -24,6 +24,7 @@ from sigma.validators.base import SigmaValidationIssue, SigmaValidationIssueSeve
 from sigma.validators.core import validators
 
 from vedette.engine.evaluate import Evaluator
+from vedette.plan import reach
 from vedette.plan.ir import And, Expr, Leaf, Not, Op, Or, Rule, tests
 from vedette.plan.limits import MAX_FILE
 from vedette.plan.literals import MAX_LITERALS, Cost, required
@@ -31,11 +32,11 @@ from vedette.plan.operators import described
 from vedette.plan.plan import AnyRule, Plan
 from vedette.plan.relation import Correlation
 from vedette.rules import formats
-from vedette.rules.authoring import cases, reach
+from vedette.rules.authoring import cases
 from vedette.rules.build import files
 from vedette.rules.ruleset import RuleSet
 from vedette.rules.sigma import items
-from vedette.rules.sigma.correlation import one_bound
+from vedette.rules.sigma.correlation import first_bound
 from vedette.rules.sigma.documents import child, collected, construct, pair, place, read
 from vedette.rules.sigma.faults import MAX_TRIED
 from vedette.rules.sigma.pipelines import POLICY
@@ -45,7 +46,7 @@ HOT = 0.05
 """Share of events from which on a literal is called hot."""
 
 OFFLINE = {name: kind for name, kind in validators.items() if name not in ("attacktag", "d3_fendtag", "d3fendtag")}
-"""Without those that load MITRE's lists from the Internet; see ``ATTACK``."""
+"""Validators without those that load MITRE's lists from the Internet; see ``ATTACK``."""
 
 
 class Severity(StrEnum):
@@ -78,9 +79,9 @@ class Written(NamedTuple):
     node: Any
     document: dict[str, Any]
     rule: Rule | None
-    """What it was compiled to; None when it was not, or is no detection."""
+    """The rule that it was compiled to; None when it was not, or is no detection."""
     correlation: Correlation | None = None
-    """What it was compiled to; None when it was not, or is no correlation."""
+    """The correlation that it was compiled to; None when it was not, or is none."""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -88,11 +89,11 @@ class Written(NamedTuple):
 
     def at(self, *keys: str) -> tuple[int, int]:
         """The place of a key (of a key …), or of the document."""
-        found = node = self.node
+        nearest = node = self.node
         for name in keys:
             key, node = pair(node, name)
-            found = key or found
-        return place(found)
+            nearest = key or nearest
+        return place(nearest)
 
 
 class Set(NamedTuple):
@@ -107,7 +108,7 @@ class Set(NamedTuple):
     by_digest: dict[str, list[AnyRule]]
 
 
-Found = Iterator[tuple[Severity, tuple[int, int], str]]
+Doubts = Iterator[tuple[Severity, tuple[int, int], str]]
 
 
 def lint(
@@ -130,35 +131,35 @@ def lint(
     findings = [
         Finding(Severity.ERROR, "refused", r.path, r.line, r.column, r.title, r.reason, r.hint) for r in plan.refused
     ]
-    failures = [failure for one in plan.formats for failure in formats.failures(one)]
+    failures = [failure for declaration in plan.formats for failure in formats.failures(declaration)]
     findings += [Finding(Severity.ERROR, "tests", *_split(mistake)) for mistake in (*mistakes, *more, *failures)]
     findings += [
-        Finding(Severity.NOTE, "tests", one.path, 1, 0, one.name, "no [[examples]]")
-        for one in plan.formats
-        if not one.examples
+        Finding(Severity.NOTE, "tests", declaration.path, 1, 0, declaration.name, "no [[examples]]")
+        for declaration in plan.formats
+        if not declaration.examples
     ]
-    for one in written:
+    for entry in written:
         for name, check in CHECKS.items():
-            for severity, (line, column), message in check(everything, one):
-                title = str(one.document.get("title", ""))
-                findings.append(Finding(severity, name, one.path, line, column, title, message))
+            for severity, (line, column), message in check(everything, entry):
+                title = str(entry.document.get("title", ""))
+                findings.append(Finding(severity, name, entry.path, line, column, title, message))
     findings += _validated(written)
     left_out = set(skip)
-    found = [finding for finding in dict.fromkeys(findings) if finding.check not in left_out]
-    return sorted(found, key=lambda finding: (finding.path, finding.line, finding.column, finding.check))
+    shown = [finding for finding in dict.fromkeys(findings) if finding.check not in left_out]
+    return sorted(shown, key=lambda finding: (finding.path, finding.line, finding.column, finding.check))
 
 
 def _split(mistake: str) -> tuple[str, int, int, str, str]:
     """A mistake of a test file as path, line, column, title and message."""
-    found = re.match(r"(?s)(.*?\.(?:ya?ml|toml)):(?:(\d+):)? ?(.*)", mistake)
-    path, line, message = found.groups() if found is not None else (mistake, None, mistake)
+    match = re.match(r"(?s)(.*?\.(?:ya?ml|toml)):(?:(\d+):)? ?(.*)", mistake)
+    path, line, message = match.groups() if match is not None else (mistake, None, mistake)
     return path, int(line or 1), 0, "", message
 
 
 def _read(paths: Iterable[Path], plan: Plan) -> Iterator[Written]:
     """The documents that are YAML mappings; others are refused already."""
     compiled = {(rule.path, rule.line): rule for rule in plan.rules}
-    related = {(one.path, one.line): one for one in plan.correlations}
+    related = {(correlation.path, correlation.line): correlation for correlation in plan.correlations}
     for path in files(paths):
         if path.suffix == ".toml":
             continue
@@ -182,30 +183,33 @@ def _validated(written: Iterable[Written]) -> Iterator[Finding]:
     validator = SigmaValidator(OFFLINE.values())
     parsed_rules: list[tuple[SigmaRule | SigmaCorrelationRule, Written]] = []
     issues: list[SigmaValidationIssue] = []
-    for one in written:
-        location = SigmaRuleLocation(Path(one.path), one.place[0])
+    for entry in written:
+        location = SigmaRuleLocation(Path(entry.path), entry.place[0])
         parsed: SigmaRule | SigmaCorrelationRule
-        if one.correlation is not None:
-            parsed = SigmaCorrelationRule.from_dict(one_bound(one.document), collect_errors=True, source=location)
-        elif one.rule is not None:
-            parsed = SigmaRule.from_dict(one.document, collect_errors=True, source=location, policy=POLICY)
+        if entry.correlation is not None:
+            parsed = SigmaCorrelationRule.from_dict(first_bound(entry.document), collect_errors=True, source=location)
+        elif entry.rule is not None:
+            parsed = SigmaRule.from_dict(entry.document, collect_errors=True, source=location, policy=POLICY)
         else:
             continue
         for error in parsed.errors:  # of what is no meaning: else the rule would not have been compiled
             key = type(error).__name__.removeprefix("Sigma").removesuffix("Error").lower()
-            title, message = str(one.document.get("title", "")), str(error.args[0] if error.args else error)
-            yield Finding(Severity.WARNING, "metadata", one.path, *one.at(key), title, message)
-        parsed_rules.append((parsed, one))
+            title = str(entry.document.get("title", ""))
+            message = str(error.args[0] if error.args else error)
+            yield Finding(Severity.WARNING, "metadata", entry.path, *entry.at(key), title, message)
+        parsed_rules.append((parsed, entry))
         try:
             issues += validator.validate_rule(parsed)  # type: ignore[arg-type]  # its validators take both
         except (SigmaError, AttributeError, TypeError, ValueError) as error:
-            yield Finding(Severity.NOTE, "validator", one.path, *one.place, "", f"pySigma's validators fail: {error}")
+            yield Finding(
+                Severity.NOTE, "validator", entry.path, *entry.place, "", f"pySigma's validators fail: {error}"
+            )
     issues += validator.finalize()
-    places = {id(parsed): one for parsed, one in parsed_rules}
+    places = {id(parsed): entry for parsed, entry in parsed_rules}
     for issue in issues:
         for rule in issue.rules:
-            if (found := places.get(id(rule))) is not None:
-                yield _finding(issue, found)
+            if (origin := places.get(id(rule))) is not None:
+                yield _finding(issue, origin)
 
 
 _SEVERITIES = {
@@ -215,7 +219,7 @@ _SEVERITIES = {
 }
 
 
-def _finding(issue: SigmaValidationIssue, one: Written) -> Finding:
+def _finding(issue: SigmaValidationIssue, entry: Written) -> Finding:
     details = {k: v for k, v in vars(issue).items() if k not in ("rules", "severity", "description") and v}
     keys = {"tag": "tags", "reference": "references", "identifier": "id", "title": "title"}
     key = next(
@@ -224,61 +228,61 @@ def _finding(issue: SigmaValidationIssue, one: Written) -> Finding:
     summary = ", ".join(f"{name} {getattr(value, 'field', None) or value}" for name, value in details.items())
     check = type(issue).__name__.removesuffix("Issue")
     message = issue.description + (f": {summary[:200]}" if summary else "")
-    title = str(one.document.get("title", ""))
-    place = one.at("detection", str(details["detection_name"])) if "detection_name" in details else one.at(key)
-    return Finding(_SEVERITIES[issue.severity], check, one.path, *place, title, message)
+    title = str(entry.document.get("title", ""))
+    place = entry.at("detection", str(details["detection_name"])) if "detection_name" in details else entry.at(key)
+    return Finding(_SEVERITIES[issue.severity], check, entry.path, *place, title, message)
 
 
 # --- ours
 
 
-def _metadata(all: Set, one: Written) -> Found:
-    if "detection" not in one.document and "correlation" not in one.document:
+def _metadata(all: Set, entry: Written) -> Doubts:
+    if "detection" not in entry.document and "correlation" not in entry.document:
         return
     for key in ("id", "status", "level", "falsepositives", "description"):
-        if not one.document.get(key):
-            yield Severity.NOTE, one.place, f"{key} is missing"
+        if not entry.document.get(key):
+            yield Severity.NOTE, entry.place, f"{key} is missing"
 
 
-def _tests(all: Set, one: Written) -> Found:
-    made = one.rule or one.correlation
-    if made is not None and made.id not in all.tested:
-        what = "no test events" if one.correlation is None else "no sequence of test events"
-        yield Severity.NOTE, one.place, f"{what} beside it (NAME.test.yml)"
+def _tests(all: Set, entry: Written) -> Doubts:
+    compiled = entry.rule or entry.correlation
+    if compiled is not None and compiled.id not in all.tested:
+        what = "no test events" if entry.correlation is None else "no sequence of test events"
+        yield Severity.NOTE, entry.place, f"{what} beside it (NAME.test.yml)"
 
 
-def _attack(all: Set, one: Written) -> Found:
-    tags = one.document.get("tags")
+def _attack(all: Set, entry: Written) -> Doubts:
+    tags = entry.document.get("tags")
     for tag in tags if isinstance(tags, list) else []:
         text = str(tag)
         if text.startswith("attack.") and not re.fullmatch(r"attack\.(t\d{4}(\.\d{3})?|[gs]\d{4}|[a-z][a-z_-]+)", text):
-            yield Severity.WARNING, one.at("tags"), f"{text!r} is not an ATT&CK tactic, technique, group or software"
+            yield Severity.WARNING, entry.at("tags"), f"{text!r} is not an ATT&CK tactic, technique, group or software"
 
 
-def _retired(all: Set, one: Written) -> Found:
-    if one.document.get("status") == SigmaStatus.DEPRECATED.name.lower():
-        yield Severity.WARNING, one.at("status"), "it is deprecated, and still runs"
-    related = one.document.get("related")
+def _retired(all: Set, entry: Written) -> Doubts:
+    if entry.document.get("status") == SigmaStatus.DEPRECATED.name.lower():
+        yield Severity.WARNING, entry.at("status"), "it is deprecated, and still runs"
+    related = entry.document.get("related")
     for item in related if isinstance(related, list) else []:
         if isinstance(item, dict) and str(item.get("type")).lower() in _OBSOLETE and item.get("id") in all.rules.ids:
-            yield Severity.WARNING, one.at("related"), f"the rule {item['id']}, which it replaces, is loaded as well"
+            yield Severity.WARNING, entry.at("related"), f"the rule {item['id']}, which it replaces, is loaded as well"
 
 
 _OBSOLETE = (SigmaRelatedType.OBSOLETE.name.lower(), "obsoletes", SigmaRelatedType.RENAMED.name.lower())
 
 
-def _cost(all: Set, one: Written) -> Found:
-    if one.rule is None:
+def _cost(all: Set, entry: Written) -> Doubts:
+    if entry.rule is None:
         return
-    chosen = all.plan.literals[all.plan.rules.index(one.rule)]
+    chosen = all.plan.literals[all.plan.rules.index(entry.rule)]
     if chosen is None:
-        why = why_always(all.rules, all.plan, one.rule.expr)
-        yield Severity.WARNING, one.at("detection"), f"no literal can be derived: evaluated on every event ({why})"
+        why = why_always(all.rules, all.plan, entry.rule.expr)
+        yield Severity.WARNING, entry.at("detection"), f"no literal can be derived: evaluated on every event ({why})"
         return
     for literal in sorted(chosen):
         if all.cost is not None and (share := all.cost(literal)) >= HOT:
             shown = literal.decode("ascii", "backslashreplace")
-            yield Severity.NOTE, one.at("detection"), f"its literal {shown!r} is hot: in about {share:.0%} of events"
+            yield Severity.NOTE, entry.at("detection"), f"its literal {shown!r} is hot: in about {share:.0%} of events"
 
 
 def why_always(rules: RuleSet, plan: Plan, expr: Expr) -> str:
@@ -299,32 +303,33 @@ def why_always(rules: RuleSet, plan: Plan, expr: Expr) -> str:
 
 
 def _choice(rules: RuleSet, expr: Expr, count: int) -> str:
-    """How many values a choice has, and the placeholders that they come from."""
+    """The number of values that a choice has, and the placeholders that they come from."""
     names: dict[str, None] = {}
     theirs: set[int] = set()
     waiting = [expr]
     while waiting:
-        one = waiting.pop()
-        if one in rules.placeholders:
-            names.update(dict.fromkeys(rules.placeholders[one]))
-            theirs.update(tests(one))
-        elif isinstance(one, And | Or):
-            waiting += reversed(one.args)
+        choice = waiting.pop()
+        if choice in rules.placeholders:
+            names.update(dict.fromkeys(rules.placeholders[choice]))
+            theirs.update(tests(choice))
+        elif isinstance(choice, And | Or):
+            waiting += reversed(choice.args)
     if not names:
         return f"a choice of {count:,} values"
     share = f"{count:,}" if len(theirs) == count else f"{len(theirs):,} of {count:,}"
     return f"{' and '.join(names)} {'stands' if len(names) == 1 else 'stand'} for {share} values"
 
 
-def _values(all: Set, one: Written) -> Found:
+def _values(all: Set, entry: Written) -> Doubts:
     for part in ("detection", "filter"):
-        searches, node = one.document.get(part), child(one.node, part)
+        searches = entry.document.get(part)
+        node = child(entry.node, part)
         for name in ("timeframe", "window"):
             span = searches.get(name) if isinstance(searches, dict) else None
             if isinstance(span, str) and re.fullmatch(r"\d+\s*[smhdwMy]", span):
                 short = "".join(span.split())
                 instead = f"write a correlation with timespan: {short}"
-                yield Severity.WARNING, one.at(part, name), f"'{name}' is Sigma 1, and here a search: {instead}"
+                yield Severity.WARNING, entry.at(part, name), f"'{name}' is Sigma 1, and here a search: {instead}"
         for key, value in node.value if isinstance(searches, dict) and isinstance(node, yaml.MappingNode) else ():
             if searches is None or key.value in ("condition", "rules") or key.value not in searches:
                 continue
@@ -333,16 +338,16 @@ def _values(all: Set, one: Written) -> Found:
                     yield Severity.WARNING, place(item_node), summary
 
 
-def _unknown_keys(all: Set, one: Written) -> Found:
-    source = one.document.get("logsource")
+def _unknown_keys(all: Set, entry: Written) -> Doubts:
+    source = entry.document.get("logsource")
     for key in source if isinstance(source, dict) else ():
         if key not in ("product", "category", "service", "definition"):
             message = f"{key!r} is no attribute of a log source and has no effect"
-            yield Severity.WARNING, one.at("logsource"), message
-    for key in one.document:
+            yield Severity.WARNING, entry.at("logsource"), message
+    for key in entry.document:
         near = get_close_matches(str(key), _ATTRIBUTES, 1, 0.8)
-        if key not in _ATTRIBUTES and near and near[0] not in one.document:
-            yield Severity.WARNING, one.at(str(key)), f"unknown attribute {key!r}: did you mean {near[0]!r}?"
+        if key not in _ATTRIBUTES and near and near[0] not in entry.document:
+            yield Severity.WARNING, entry.at(str(key)), f"unknown attribute {key!r}: did you mean {near[0]!r}?"
 
 
 _ATTRIBUTES = (
@@ -350,48 +355,52 @@ _ATTRIBUTES = (
     *("modified", "tags", "fields", "falsepositives", "level", "scope", "logsource", "detection", "correlation"),
     *("filter", "suppress", "generate", "action"),
 )
-"""What a document has on top."""
+"""Keys that a document has on top."""
 
 
-def _fallback(all: Set, one: Written) -> Found:
+def _fallback(all: Set, entry: Written) -> Doubts:
     slow = set(all.evaluator.fallback)
-    for number in tests(one.rule.expr) if one.rule is not None else ():
+    for number in tests(entry.rule.expr) if entry.rule is not None else ():
         p = all.plan.predicates[number]
         if p in slow:
             kind = "glob" if p.op is Op.GLOB else "regular expression"
             message = f"Hyperscan does not take this {kind}; it runs on the fallback engine, in bounded time"
-            yield Severity.WARNING, one.at("detection"), f"{described(p)}: {message}"
+            yield Severity.WARNING, entry.at("detection"), f"{described(p)}: {message}"
 
 
-def _fields(all: Set, one: Written) -> Found:
-    if one.rule is not None:
-        of = f"no decoder of {one.rule.logsource.service} gives the field"
-        for name in reach.unusual_fields(all.plan, one.rule):
-            yield Severity.WARNING, one.at("detection"), f"{of} {name!r}: only events in JSON or with {name}=… have it"
+def _fields(all: Set, entry: Written) -> Doubts:
+    if entry.rule is not None:
+        of = f"no decoder of {entry.rule.logsource.service} gives the field"
+        for name in reach.unusual_fields(all.plan, entry.rule):
+            yield (
+                Severity.WARNING,
+                entry.at("detection"),
+                f"{of} {name!r}: only events in JSON or with {name}=… have it",
+            )
 
 
-def _source(all: Set, one: Written) -> Found:
-    if one.rule is not None and (part := reach.unknown_source(all.plan, one.rule.logsource)) is not None:
-        yield Severity.NOTE, one.at("logsource"), f"no decoder detects {part}: the input must set it (logsource)"
+def _source(all: Set, entry: Written) -> Doubts:
+    if entry.rule is not None and (part := reach.unknown_source(all.plan, entry.rule.logsource)) is not None:
+        yield Severity.NOTE, entry.at("logsource"), f"no decoder detects {part}: the input must set it (logsource)"
 
 
-def _duplicate(all: Set, one: Written) -> Found:
-    made = one.rule or one.correlation
-    if made is not None:
-        for other in all.by_digest[made.digest]:
-            if other.id != made.id:
-                at = one.at("detection" if one.correlation is None else "correlation")
+def _duplicate(all: Set, entry: Written) -> Doubts:
+    compiled = entry.rule or entry.correlation
+    if compiled is not None:
+        for other in all.by_digest[compiled.digest]:
+            if other.id != compiled.id:
+                at = entry.at("detection" if entry.correlation is None else "correlation")
                 yield Severity.WARNING, at, f"same meaning as {other.path}:{other.line} ({other.title})"
 
 
-def _filter(all: Set, one: Written) -> Found:
-    body = one.document.get("filter")
+def _filter(all: Set, entry: Written) -> Doubts:
+    body = entry.document.get("filter")
     if isinstance(body, dict) and "not" not in str(body.get("condition", "")).split():
         message = "the condition has no 'not': it is joined by AND, so its rules match only what the filter describes"
-        yield Severity.WARNING, one.at("filter", "condition"), message
+        yield Severity.WARNING, entry.at("filter", "condition"), message
 
 
-CHECKS: dict[str, Callable[[Set, Written], Found]] = {
+CHECKS: dict[str, Callable[[Set, Written], Doubts]] = {
     "metadata": _metadata,
     "tests": _tests,
     "attack": _attack,

@@ -36,19 +36,10 @@ from sigma.rule import SigmaRule
 
 from vedette.plan.aggregates import Kind, Reads
 from vedette.plan.grid import Grid
-from vedette.plan.ir import Refusal
-from vedette.plan.relation import (
-    COMPARE,
-    MAX_CHAIN,
-    MAX_SLOTS,
-    MAX_SPAN,
-    Clause,
-    Correlation,
-    Slot,
-    meaning_digest,
-)
+from vedette.plan.ir import MAX_SPAN, Refusal
+from vedette.plan.relation import COMPARE, MAX_CHAIN, MAX_SLOTS, Clause, Correlation, Slot, meaning_digest
 from vedette.rules.ruleset import RuleSet, Unsupported
-from vedette.rules.sigma.documents import child
+from vedette.rules.sigma.documents import child, expect
 from vedette.rules.sigma.faults import refusal
 from vedette.rules.sigma.head import DESCRIPTIVE, check_head, derived_id, suppress_of
 from vedette.rules.sigma.pipelines import POLICY, Pipelines
@@ -65,7 +56,7 @@ _MEANT = {
     **dict.fromkeys(("groupby", "group_by", "group", "by"), "group-by"),
     "field": "condition: {field: NAME}",
 }
-"""What people write in the place of a correlation's keys."""
+"""Words that people write in the place of a correlation's keys."""
 
 
 class Document(NamedTuple):
@@ -92,17 +83,20 @@ class _Read:
     grid: Grid | None
 
 
-def named(node: Any, taken: Container[str]) -> set[str]:
-    """Id and name of a document that is refused, unless its id is ``taken`` by another, which then has both."""
+def named(node: Any, used_ids: Container[str]) -> set[str]:
+    """Id and name of a document that is refused, unless its id is in ``used_ids``: another then has both."""
     values = child(node, "id"), child(node, "name")
     names = [_canonical(value.value) for value in values if isinstance(value, yaml.ScalarNode)]
-    return set() if names and names[0] in taken else set(names)
+    return set() if names and names[0] in used_ids else set(names)
 
 
 def compile_all(
-    rules: RuleSet, written: Mapping[str, SigmaRule], documents: Sequence[Document], pipelines: Pipelines,
+    rules: RuleSet,
+    written: Mapping[str, SigmaRule],
+    documents: Sequence[Document],
+    pipelines: Pipelines,
     gone: Iterable[tuple[set[str], Refusal]] = (),
-) -> tuple[list[Correlation], list[Refusal]]:  # fmt: skip
+) -> tuple[list[Correlation], list[Refusal]]:
     """The correlations of ``documents``, and those that do not run; ``written``: all rules as pySigma read them;
     ``gone``: ids and names of those that are refused."""
     compiler = Compiler(rules, written, documents, pipelines)
@@ -113,7 +107,7 @@ def compile_all(
     for number in range(len(documents)):
         with suppress(Exception):  # it is among the refused
             compiler.make(number, ())
-    return list(compiler.made.values()), compiler.refused
+    return list(compiler.compiled.values()), compiler.refused
 
 
 class Compiler:
@@ -122,17 +116,19 @@ class Compiler:
     def __init__(
         self, rules: RuleSet, written: Mapping[str, SigmaRule], documents: Sequence[Document], pipelines: Pipelines
     ) -> None:
-        self.made: dict[int, Correlation] = {}
+        self.compiled: dict[int, Correlation] = {}
         self.refused: list[Refusal] = []
-        self._documents, self._written, self._pipelines = documents, written, pipelines
+        self._documents = documents
+        self._written = written
+        self._pipelines = pipelines
         self._digests = {rule.id: rule.digest for rule in rules.rules}
         self._read: dict[int, _Read] = {}
         self._parsed: dict[str, SigmaCorrelationRule] = {}
         self._reasons: dict[int, str] = {}
         self._depths: dict[str, int] = {}
-        """By id: correlations in the longest chain from this one down."""
-        self._known: dict[str, list[tuple[str, int | str | Refusal]]] = {}
-        """By id and name: (file, number of the correlation or id of the rule, or why there is none)."""
+        """Lengths of the longest chains down from correlations, by id."""
+        self._targets: dict[str, list[tuple[str, int | str | Refusal]]] = {}
+        """Targets by id and name: (file, number of the correlation or id of the rule, or why there is none)."""
         for rule in rules.rules:
             if rule.id not in written:  # of another language
                 continue
@@ -141,24 +137,25 @@ class Compiler:
     def know(self, names: set[str], path: str, target: int | str | Refusal) -> None:
         """References to one of ``names`` mean ``target``."""
         for name in names:
-            self._known.setdefault(name, []).append((path, target))
+            self._targets.setdefault(name, []).append((path, target))
 
     def read(self, number: int) -> None:
         """Parse a document, so that others can refer to it."""
-        one = self._documents[number]
+        document = self._documents[number]
         try:
-            read = _parse(one.document, one.path, one.line)
+            read = _parse(document.document, document.path, document.line)
             if read.id in self._digests or read.id in self._parsed:
                 raise Unsupported(f"id {read.id} is used by an earlier rule", "id")
-            self._read[number], self._parsed[read.id] = read, read.parsed
-            self.know({read.id, read.parsed.name or read.id}, one.path, number)
+            self._read[number] = read
+            self._parsed[read.id] = read.parsed
+            self.know({read.id, read.parsed.name or read.id}, document.path, number)
         except Exception as error:  # whatever pySigma raises refuses this correlation alone
             self._refuse(number, error)
-            self.know(named(one.node, {*self._digests, *self._parsed}), one.path, self.refused[-1])
+            self.know(named(document.node, {*self._digests, *self._parsed}), document.path, self.refused[-1])
 
     def _refuse(self, number: int, error: Exception) -> None:
-        one = self._documents[number]
-        refused = refusal(one.path, one.node, one.document, error)
+        document = self._documents[number]
+        refused = refusal(document.path, document.node, document.document, error)
         self._reasons[number] = refused.reason
         self.refused.append(refused)
 
@@ -166,26 +163,27 @@ class Compiler:
         """Compile correlation ``number`` and those below it; raises Unsupported and notes the reason."""
         if number in above:
             raise Unsupported("its rules refer back to it: a cycle", "rules")
-        if number in self.made:
-            return self.made[number]
+        if number in self.compiled:
+            return self.compiled[number]
         if number in self._reasons:
             raise Unsupported(self._reasons[number])
         if len(above) >= MAX_CHAIN:
             raise _TooDeep(_CHAINED, "rules")
         try:
-            self.made[number] = made = self._compile(number, (*above, number))
+            self.compiled[number] = compiled = self._compile(number, (*above, number))
         except Exception as error:  # whatever pySigma raises refuses this correlation alone
             if not above or not isinstance(error, _TooDeep):
                 self._refuse(number, error)
             raise
-        return made
+        return compiled
 
     def _compile(self, number: int, above: tuple[int, ...]) -> Correlation:
-        one, read = self._documents[number], self._read[number]
+        document = self._documents[number]
+        read = self._read[number]
         parsed = read.parsed
         kind = Kind(parsed.type.name.lower())
         references = _references(parsed, kind)
-        targets = [self._target(reference.reference, one.path, above) for reference in references]
+        targets = [self._target(reference.reference, document.path, above) for reference in references]
         depth = 1 + max((self._depths[below.id] for _, below in targets if below is not None), default=0)
         if depth > MAX_CHAIN:
             raise Unsupported(_CHAINED, "rules")
@@ -195,13 +193,14 @@ class Compiler:
         self._pipelines.apply(parsed)  # type: ignore[arg-type]
         slots = _slots(parsed, references, targets)
         field = parsed.condition.fieldref if isinstance(parsed.condition, SigmaCorrelationCondition) else None
-        bounds, clauses = read.bounds, tuple[Clause, ...]()
+        bounds = read.bounds
+        clauses = tuple[Clause, ...]()
         if isinstance(parsed.condition, SigmaExtendedCorrelationCondition):
             clauses = _clauses(parsed.condition, [reference.reference for reference in references])
         elif not bounds:
             bounds = (("gte", len(slots)),)
         fields = tuple(field) if isinstance(field, list) else (field,) if field is not None else ()
-        made = Correlation(
+        correlation = Correlation(
             id=read.id,
             title=parsed.title,
             level=parsed.level.name.lower() if parsed.level else "medium",
@@ -214,28 +213,28 @@ class Compiler:
             field=fields,
             percentile=_percentile(parsed.condition, kind),
             clauses=clauses,
-            generate=bool(parsed.generate or one.document.get("generate") is True),
-            path=one.path,
-            line=one.line,
+            generate=bool(parsed.generate or document.document.get("generate") is True),
+            path=document.path,
+            line=document.line,
             suppress=suppress_of(parsed.custom_attributes),
             grid=read.grid,
         )
-        _check(made)
-        self._depths[made.id] = depth
+        _check(correlation)
+        self._depths[correlation.id] = depth
         digests = [self._digests[rule_id] if below is None else below.digest for rule_id, below in targets]
-        return replace(made, digest=meaning_digest(made, digests))
+        return replace(correlation, digest=meaning_digest(correlation, digests))
 
     def _target(self, reference: str, path: str, above: tuple[int, ...]) -> tuple[str, Correlation | None]:
         """The rule's id, or the correlation, that ``reference`` names."""
-        found = self._known.get(reference) or self._known.get(_canonical(reference)) or []
-        found = [one for one in found if one[0] == path] or found
-        if len(found) > 1:
-            places = " and ".join(sorted({path for path, _ in found})) or path
+        targets = self._targets.get(reference) or self._targets.get(_canonical(reference)) or []
+        targets = [target for target in targets if target[0] == path] or targets
+        if len(targets) > 1:
+            places = " and ".join(sorted({path for path, _ in targets})) or path
             raise Unsupported(f"{reference!r} is the name of several rules ({places}): refer to one by its id", "rules")
-        if not found:
+        if not targets:
             reason = "which is not among the rules, or is refused"
             raise Unsupported(f"it refers to {reference!r}, {reason}", "rules")
-        target = found[0][1]
+        target = targets[0][1]
         if isinstance(target, Refusal):
             raise Unsupported(f"it refers to {reference!r}, which is refused: {target.reason}", "rules")
         if isinstance(target, str):
@@ -251,11 +250,9 @@ class Compiler:
 
 
 def _parse(document: dict[str, Any], path: str, line: int) -> _Read:
-    body = document["correlation"]
     if "detection" in document:
         raise Unsupported("a document is a detection or a correlation, not both", "detection")
-    if not isinstance(body, dict):
-        raise Unsupported(f"'correlation' expects a mapping with type, rules and timespan, not {body!r:.40}")
+    body = expect(document["correlation"], dict, "'correlation' expects a mapping with type, rules and timespan")
     if (unknown := next((key for key in body if key not in _KEYS), None)) is not None:
         near = _MEANT.get(str(unknown)) or next(iter(get_close_matches(str(unknown), _KEYS, 1)), "")
         meant = f"did you mean {near!r}?" if near else f"it has {', '.join(_KEYS)}"
@@ -264,7 +261,7 @@ def _parse(document: dict[str, Any], path: str, line: int) -> _Read:
     bounds: tuple[tuple[str, int | float], ...] = ()
     if isinstance(condition := body.get("condition"), dict):
         bounds = _bounds(condition)
-        meaning = one_bound(meaning)
+        meaning = first_bound(meaning)
     if isinstance(kind := body.get("type"), str) and kind.endswith("_extended"):
         plain = kind.removesuffix("_extended")
         raise Unsupported(f"{kind} is written as 'type: {plain}' with a condition that names rules", "type")
@@ -277,7 +274,7 @@ def _parse(document: dict[str, Any], path: str, line: int) -> _Read:
 
 
 def _grid(body: dict[str, Any], span: int) -> Grid | None:
-    """What ``window`` and ``gap`` say; None: windows slide."""
+    """The grid that ``window`` and ``gap`` say; None: windows slide."""
     window = body.get("window", "sliding")
     if window not in ("sliding", "tumbling", "session"):
         longer = "; its length goes into 'timespan'" if isinstance(window, str) and window[:1].isdigit() else ""
@@ -307,10 +304,7 @@ def _references(parsed: SigmaCorrelationRule, kind: Kind) -> list[SigmaRuleRefer
         raise Unsupported("it names no rules", "rules")
     if len(references) > MAX_SLOTS:
         raise Unsupported(f"it names {len(references)} rules, more than {MAX_SLOTS}", "rules")
-    wrong = next((one.reference for one in references if not isinstance(one.reference, str)), None)
-    if wrong is not None:
-        raise Unsupported(f"rules are named by id or name, not {wrong!r:.40}", "rules")
-    names = [reference.reference for reference in references]
+    names = [expect(reference.reference, str, "rules are named by id or name", "rules") for reference in references]
     if not kind.row.ordered and len(set(names)) < len(names):
         raise Unsupported("it names a rule twice", "rules")
     return references
@@ -341,7 +335,7 @@ def _slots(
     return tuple(slots)
 
 
-def one_bound(document: dict[str, Any]) -> dict[str, Any]:
+def first_bound(document: dict[str, Any]) -> dict[str, Any]:
     """A correlation with one of its comparisons: pySigma takes no range."""
     condition = document["correlation"].get("condition")
     if not isinstance(condition, dict):
@@ -352,7 +346,7 @@ def one_bound(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bounds(condition: dict[str, Any]) -> tuple[tuple[str, int | float], ...]:
-    found = []
+    bounds = []
     for name, value in condition.items():
         if name in COMPARE:
             if isinstance(value, bool):
@@ -360,10 +354,10 @@ def _bounds(condition: dict[str, Any]) -> tuple[tuple[str, int | float], ...]:
             number = SigmaCorrelationCondition.from_dict({name: value}).count
             if isinstance(number, int) and not -(1 << 63) < number < 1 << 63:
                 number = float(number)
-            found.append((str(name), number))
-    if not found:
+            bounds.append((str(name), number))
+    if not bounds:
         raise Unsupported(f"the condition has no comparison: expects one of {', '.join(COMPARE)}", "condition")
-    return tuple(sorted(found))
+    return tuple(sorted(bounds))
 
 
 def _percentile(condition: Any, kind: Kind) -> float:
@@ -382,7 +376,8 @@ def _percentile(condition: Any, kind: Kind) -> float:
 
 def _check(c: Correlation) -> None:
     """Refuse what can never be true, or means nothing."""
-    reads, valued = c.kind.row.reads, c.kind.row.valued
+    reads = c.kind.row.reads
+    valued = c.kind.row.valued
     if c.field and not valued:
         raise Unsupported(f"{c.kind} counts matches: 'field' belongs to value_count and the like", "condition")
     if len(c.field) > 1 and reads is not Reads.TEXT:
@@ -399,8 +394,11 @@ def _check(c: Correlation) -> None:
             raise Unsupported(f"{c.kind} counts: {name} takes a whole number from 0, not {number}", "condition")
     if c.kind.row.numeric:
         tried: Iterable[float] = [
-            *numbers, numbers[0] - 1, numbers[-1] + 1, *((a + b) / 2 for a in numbers for b in numbers)
-        ]  # fmt: skip
+            *numbers,
+            numbers[0] - 1,
+            numbers[-1] + 1,
+            *((a + b) / 2 for a in numbers for b in numbers),
+        ]
     else:
         least = 0 if reads is Reads.TEXT else 1
         most = len(c.slots) if reads is Reads.RULE else math.inf
@@ -416,7 +414,7 @@ def _check(c: Correlation) -> None:
 
 def _clauses(condition: SigmaExtendedCorrelationCondition, names: list[str]) -> tuple[Clause, ...]:
     """The condition's alternatives: rules that match together with rules that do not."""
-    found = []
+    clauses = []
     for wanted, forbidden in _terms(condition.parsed, False):
         if not wanted:
             raise Unsupported(
@@ -425,11 +423,11 @@ def _clauses(condition: SigmaExtendedCorrelationCondition, names: list[str]) -> 
                 "condition",
             )
         clause = Clause(tuple(sorted(map(names.index, wanted))), tuple(sorted(map(names.index, forbidden))))
-        if clause not in found:
-            found.append(clause)
-    if not found:
+        if clause not in clauses:
+            clauses.append(clause)
+    if not clauses:
         raise Unsupported("the condition can never be true: it asks a rule to match and not to match", "condition")
-    return tuple(found)
+    return tuple(clauses)
 
 
 def _terms(node: CorrelationConditionItem | SigmaRuleReference, negative: bool) -> list[tuple[set[str], set[str]]]:
@@ -440,18 +438,16 @@ def _terms(node: CorrelationConditionItem | SigmaRuleReference, negative: bool) 
         return _terms(node.args[0], not negative)
     parts = [_terms(arg, negative) for arg in node.args]
     if isinstance(node, CorrelationConditionAND) == negative:
-        found = [term for part in parts for term in part]
+        terms = [term for part in parts for term in part]
     else:
-        found = [(set(), set())]
+        terms = [(set(), set())]
         for part in parts:
-            found = [
-                (a | c, b | d) for a, b in found for c, d in part if not (a | c) & (b | d)
-            ]  # fmt: skip
-            if len(found) > MAX_CLAUSES:
+            terms = [(a | c, b | d) for a, b in terms for c, d in part if not (a | c) & (b | d)]
+            if len(terms) > MAX_CLAUSES:
                 break
-    if len(found) > MAX_CLAUSES:
+    if len(terms) > MAX_CLAUSES:
         raise Unsupported(f"the condition expands to more than {MAX_CLAUSES} alternatives", "condition")
-    return found
+    return terms
 
 
 def _canonical(reference: str) -> str:

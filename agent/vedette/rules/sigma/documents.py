@@ -18,11 +18,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from vedette.plan.limits import MAX_FILE, MAX_FILE_NODES, MAX_NESTING, MAX_NODES
+from vedette.rules.ruleset import Unsupported
+
+T = TypeVar("T")
 
 MAX_SHOWN = 1000
 """Characters of a document's value in a message."""
@@ -48,8 +51,8 @@ _NO_KEY = "a mapping or list is used as a key: if this is a template ({{ name }}
 _CORE = ("null", "bool", "int", "float", "str", "seq", "map")
 RuleLoader.yaml_implicit_resolvers = {}
 RuleLoader.yaml_constructors = {
-    tag: made
-    for tag, made in yaml.CSafeLoader.yaml_constructors.items()
+    tag: construct_value
+    for tag, construct_value in yaml.CSafeLoader.yaml_constructors.items()
     if tag is None or tag.removeprefix("tag:yaml.org,2002:") in _CORE
 }
 
@@ -136,7 +139,7 @@ _ACTION = re.compile(rb"^(?:\xef\xbb\xbf)?[\"']?action[\"']?\s*:|^\{.*\baction\b
 def _parts(content: bytes | str) -> list[bytes]:
     """``content`` cut at its document markers, which stand in no value; each part at its own lines."""
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
-    cuts = [found.start() for found in _MARKER.finditer(data)]
+    cuts = [marker.start() for marker in _MARKER.finditer(data)]
     if cuts and _NOTHING.match(data, 0, cuts[0]):  # directives
         cuts[0] = 0
     starts = cuts if cuts[:1] == [0] else [0, *cuts]
@@ -161,14 +164,18 @@ def check_shape(content: bytes | str) -> int:
     action = False
     for event in yaml.parse(content, Loader=RuleLoader):
         if isinstance(event, yaml.DocumentStartEvent):
-            anchors, open_, action = {}, [[0, 0, None]], False
+            anchors = {}
+            open_ = [[0, 0, None]]
+            action = False
             continue
         if isinstance(event, yaml.CollectionStartEvent):
             open_.append([1, 1, event.anchor])
-            nodes, height = 0, 0
+            nodes = 0
+            height = 0
             _within(event, "nested deeper than", len(open_) - 1, MAX_NESTING)
         elif isinstance(event, yaml.ScalarEvent):
-            nodes, height = 1, 0
+            nodes = 1
+            height = 0
             action = action or event.value == "action"
             if event.anchor:
                 anchors[event.anchor] = (1, 0)
@@ -236,7 +243,7 @@ def collected(nodes: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
 
 
 def action(node: Any) -> str | None:
-    """What a document says it is to its collection; None for a rule of its own."""
+    """The action that a document says; None for a rule of its own."""
     value = child(node, "action")
     return value and (str(value.value) if isinstance(value, yaml.ScalarNode) else "?")
 
@@ -255,6 +262,20 @@ def child(node: Any, name: str) -> Any:
 def place(node: Any) -> tuple[int, int]:
     """Line and column where a node begins, from 1."""
     return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def expect(value: Any, kind: type[T], expected: str, part: str = "") -> T:
+    """``value``, which is of ``kind``; of another kind Unsupported, about ``part`` of the rule, says ``expected``."""
+    if isinstance(value, kind):
+        return value
+    raise Unsupported(f"{expected}, not {written(value)}", part)
+
+
+def written(value: Any) -> str:
+    """A value as YAML writes it, bounded."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value!r:.60}"
 
 
 def shown(value: object) -> str:

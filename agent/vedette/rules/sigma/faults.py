@@ -1,4 +1,4 @@
-"""Where a rule that does not run is at fault: line and column of the part that its author must look at.
+"""Places where a rule that does not run is at fault: line and column of the part that its author must look at.
 
 The detection items are tried one by one, in the order in which they are written; the first that is refused by itself
 is it. What is tried is bounded, since YAML's aliases may nest without end.
@@ -33,7 +33,7 @@ _ADVICE = {
     "mapping values are not allowed": "put a value that contains ': ' in quotes",
     "could not determine a constructor": "put a value that begins with ! in quotes; rules have no tags",
 }
-"""By what YAML's parser says, what to write instead."""
+"""Advice what to write instead, by what YAML's parser says."""
 
 
 def not_yaml(path: str, line: int, error: Exception, content: bytes | str = b"") -> Refusal:
@@ -52,27 +52,29 @@ def not_yaml(path: str, line: int, error: Exception, content: bytes | str = b"")
 
 def refusal(path: str, node: Any, document: Any, error: Exception) -> Refusal:
     """A document that does not run because of ``error``, whatever pySigma and its parsers raise."""
-    known = document if isinstance(document, dict) else {}
-    reason, hint, item = reason_of(error), getattr(error, "hint", ""), None
-    if "correlation" in known:
+    mapping = document if isinstance(document, dict) else {}
+    reason = reason_of(error)
+    hint = getattr(error, "hint", "")
+    item = None
+    if "correlation" in mapping:
         at = _key_at_fault(node, error)
     else:
         at, item = place_at_fault(node, document, error) or (place(node), None)
     if not isinstance(error, Unsupported):
         advice = ""
-        searches = known.get("correlation", known.get("detection", known.get("filter")))
+        searches = mapping.get("correlation", mapping.get("detection", mapping.get("filter")))
         if item is not None:
-            other = items.in_other_order(item, lambda one: _fault_of(one) is None)
+            other = items.in_other_order(item, lambda candidate: _fault_of(candidate) is None)
             advice = f"write {other}" if other else ""
-        elif isinstance(searches, dict) and ("correlation" in known or "Condition" in type(error).__name__):
-            names = searches if "correlation" not in known else searches.get("rules")
+        elif isinstance(searches, dict) and ("correlation" in mapping or "Condition" in type(error).__name__):
+            names = searches if "correlation" not in mapping else searches.get("rules")
             advice = condition_advice(searches.get("condition"), names if isinstance(names, list | dict) else ())
         reason += f": {advice}" if advice else ""
-    return Refusal(path, at[0], shown(known.get("id")), shown(known.get("title")), reason, at[1], hint)
+    return Refusal(path, at[0], shown(mapping.get("id")), shown(mapping.get("title")), reason, at[1], hint)
 
 
 def _key_at_fault(node: Any, error: Exception) -> tuple[int, int]:
-    """Where the key of a correlation stands that ``error`` is about."""
+    """The place of the key of a correlation that ``error`` is about."""
     words = {"timespan": "timespan", "condition": "condition", "group": "group-by", "alias": "aliases", "type": "type"}
     reason = str(error).lower()
     part = next((key for word, key in words.items() if word in reason), "rules")
@@ -83,7 +85,7 @@ def _key_at_fault(node: Any, error: Exception) -> tuple[int, int]:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a rule does not run, for its author."""
+    """The reason why a rule does not run, for its author."""
     reason = _KIND.sub(lambda kind: kind[1].lower(), str(error.args[0] if error.args else error))
     if isinstance(error, RecursionError):
         return f"it is nested too deep: the limit is {MAX_DEPTH} levels of a condition"
@@ -95,15 +97,19 @@ def reason_of(error: Exception) -> str:
 
 
 _KIND = re.compile(r"'?<sigma\.types\.Sigma(\w+) object at 0x[0-9a-f]+>'?")
-"""How pySigma's messages show a value that has no text."""
+"""A value that has no text, as pySigma's messages show it."""
 
 
 def place_at_fault(node: Any, document: Any, error: Exception) -> tuple[tuple[int, int], Any] | None:
     """The place of the first detection item that is refused by itself, and the item; else of the condition or of the
     part of the rule that ``error`` is about, and None. None: unknown."""
     part = type(error).__name__.removeprefix("Sigma").removesuffix("Error").lower()
-    part = {"identifier": "id", "recursion": "condition", "filtercondition": "filter",
-            "filterrulereference": "filter"}.get(part, part)  # fmt: skip
+    part = {
+        "identifier": "id",
+        "recursion": "condition",
+        "filtercondition": "filter",
+        "filterrulereference": "filter",
+    }.get(part, part)
     if isinstance(error, Unsupported):
         part = error.part
     if part == OF_SET:
@@ -124,7 +130,7 @@ def place_at_fault(node: Any, document: Any, error: Exception) -> tuple[tuple[in
 
 
 def _fault_of(item: Any) -> Exception | None:
-    """Why a definition with one item cannot run."""
+    """The error by which a definition with one item cannot run; None: it can."""
     try:
         items.check(item)
         detection = SigmaDetection.from_definition(item, policy=POLICY)
@@ -135,15 +141,15 @@ def _fault_of(item: Any) -> Exception | None:
 
 
 _NO_DETECTIONS: Any = None
-"""Of a detection without a condition: items do not look at others."""
+"""The detections of a rule that has none: items do not look at others."""
 
 
 def condition_advice(condition: Any, names: Any) -> str:
-    """What to write in place of a condition that cannot be parsed; empty when unknown."""
+    """Advice what to write in place of a condition that cannot be parsed; empty when unknown."""
     texts = [text for text in (condition if isinstance(condition, list) else [condition]) if isinstance(text, str)]
-    known = {str(name) for name in names}
+    searches = {str(name) for name in names}
     for text in texts:
-        words = [word for word in re.findall(r"[\w*?.-]+", text) if word not in known]
+        words = [word for word in re.findall(r"[\w*?.-]+", text) if word not in searches]
         if any(word.lower() in _WORDS and word != word.lower() for word in words):
             return "and, or, not, of, all and them are written in lower case"
         if (count := re.search(r"\b([02-9]|\d\d+) of (\S+)", text)) is not None:
@@ -151,14 +157,14 @@ def condition_advice(condition: Any, names: Any) -> str:
                 f"there is '1 of' and 'all of', no '{count[1]} of': write out what may hold together, as in"
                 " (a and b) or (a and c) or (b and c)"
             )
-        if found := re.search(r"&&|\|\||!|&", text):
-            return f"{found[0]} is written {'and' if '&' in found[0] else 'or' if '|' in found[0] else 'not'}"
+        if sign := re.search(r"&&|\|\||!|&", text):
+            return f"{sign[0]} is written {'and' if '&' in sign[0] else 'or' if '|' in sign[0] else 'not'}"
         if text.count("(") != text.count(")"):
             return f"{text.count('(')} parentheses are opened, and {text.count(')')} closed"
         for word in words:
             if word not in _WORDS and not re.search(r"[*?]|^\d+$", word):
-                near = difflib.get_close_matches(word, known, 1)
-                instead = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))[:200]}"
+                near = difflib.get_close_matches(word, searches, 1)
+                instead = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(searches))[:200]}"
                 return f"there is no {word!r}: {instead}"
     return ""
 

@@ -28,7 +28,7 @@ from vedette.plan.ir import And, Expr, Or, Predicate, Refusal, Rule, dump, tests
 from vedette.plan.limits import MAX_CONDITION, MAX_RULES, MAX_TESTS
 from vedette.rules.ruleset import Filter, RuleSet, Unsupported
 from vedette.rules.sigma import correlation, items, legacy
-from vedette.rules.sigma.documents import collected, construct, place, read, shown
+from vedette.rules.sigma.documents import collected, construct, expect, place, read, shown
 from vedette.rules.sigma.expression import expression, keep_kinds
 from vedette.rules.sigma.faults import not_yaml, reason_of, refusal
 from vedette.rules.sigma.head import DESCRIPTIVE, check_head, derived_id, own_id, suppress_of
@@ -49,19 +49,20 @@ class Sigma:
     """The front end (``ruleset.FrontEnd``); ``pipelines`` change rules before they are compiled."""
 
     def __init__(self, rules: RuleSet, pipelines: Pipelines = NONE) -> None:
-        self.rules, self.pipelines = rules, pipelines
+        self.rules = rules
+        self.pipelines = pipelines
         rules.lookups_refused = tuple(pipelines.faults.values())
         rules.refused += rules.lookups_refused
         self.written: dict[str, SigmaRule] = {}
-        """By id the rules as pySigma read them, after the pipelines."""
+        """Rules by id, as pySigma read them, after the pipelines."""
         self.correlations: list[correlation.Document] = []
         self._sources: dict[str, LogSource] = {}
-        """By id the log sources as the rules name them, before the pipelines."""
+        """Log sources by id, as the rules name them, before the pipelines."""
         self._filters: list[_Filter] = []
         self._gone: list[tuple[set[str], Refusal]] = []
         """Rules that are refused, each with its id and name."""
         self._late: list[Refusal] = []
-        """What the last ``finish`` refused."""
+        """Refusals of the last ``finish``."""
 
     def add(self, content: bytes | str, path: str) -> None:
         """Compile every document of one rule file. Whatever a parser raises refuses its document alone."""
@@ -86,25 +87,24 @@ class Sigma:
 
     def _add(self, node: Any, document: Any, path: str, borrowed: bool) -> None:
         line, column = place(node)
-        known = document if isinstance(document, dict) else {}
-        if "filter" in known:
-            one = self._filter(document, path, line, column)
-            self._filters.append(one)
-            self.rules.filters.append(one.shown)
-        elif "correlation" in known:
+        mapping = document if isinstance(document, dict) else {}
+        if "filter" in mapping:
+            rule_filter = self._filter(document, path, line, column)
+            self._filters.append(rule_filter)
+            self.rules.filters.append(rule_filter.shown)
+        elif "correlation" in mapping:
             self.correlations.append(correlation.Document(document, path, line, node))
         else:
-            taken = self.rules.ids
+            ids = self.rules.ids
             if (
-                borrowed and (rule_id := shown(known.get("id"))) in taken
+                borrowed and (rule_id := shown(mapping.get("id"))) in ids
             ):  # of a collection, whose documents share an id
-                document["id"] = own_id(rule_id, taken)
+                document["id"] = own_id(rule_id, ids)
             self.rules.add(self._rule(document, path, line))
 
     def _rule(self, document: Any, path: str, line: int) -> Rule:
         rules = self.rules
-        if not isinstance(document, dict):
-            raise Unsupported(f"expects a mapping with title, logsource and detection, not {type(document).__name__}")
+        document = expect(document, dict, "expects a mapping with title, logsource and detection")
         if "action" in document:
             wanted = "expects global, reset, or repeat after a rule"
             raise Unsupported(f"action {document['action']!r:.40}: {wanted}", "action")
@@ -126,7 +126,8 @@ class Sigma:
         own_source = _source(parsed)
         expr = self._compiled(rules, parsed, f"{path}:{line}")
         source = _source(parsed)
-        self.written[rule_id], self._sources[rule_id] = parsed, own_source
+        self.written[rule_id] = parsed
+        self._sources[rule_id] = own_source
         return Rule(
             id=rule_id,
             title=parsed.title,
@@ -142,13 +143,16 @@ class Sigma:
         )
 
     def _compiled(self, rules: RuleSet, parsed: SigmaRule, place: str) -> Expr:
-        """What ``parsed``, written at ``place``, asks after the pipelines, which change it in place."""
-        first, placeholders, asked = len(rules.predicates), len(rules.placeholders), len(rules.wanted)
+        """Compile ``parsed``, written at ``place``, after the pipelines, which change it in place."""
+        first = len(rules.predicates)
+        placeholders = len(rules.placeholders)
+        asked = len(rules.wanted)
         try:
             self.pipelines.apply(parsed)
             for detection in parsed.detection.detections.values():
                 keep_kinds(detection)
-            conditions, left = [], MAX_TESTS
+            conditions = []
+            left = MAX_TESTS
             for condition in parsed.detection.parsed_condition:
                 conditions.append(expression(rules, condition.parsed, self.pipelines))
                 left -= sum(1 for _ in tests(conditions[-1]))
@@ -158,28 +162,28 @@ class Sigma:
             rules.forget(first, placeholders)  # a refused rule leaves no predicate behind
             del rules.wanted[asked:]
             raise
-        rules.wanted[asked:] = [one._replace(rule=place) for one in rules.wanted[asked:]]
+        rules.wanted[asked:] = [request._replace(rule=place) for request in rules.wanted[asked:]]
         return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
 
     def _filter(self, document: Any, path: str, line: int, column: int) -> _Filter:
         """A filter, which is also compiled by itself, so that its mistakes are its own and no rule's."""
         _check_items(document["filter"])
         parsed = SigmaFilter.from_dict(document, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
-        for one in () if isinstance(parsed.filter.rules, str) else parsed.filter.rules:
-            if not isinstance(one.reference, str):
-                raise Unsupported(f"a filter names rules by id or name, not {one.reference!r:.40}", "filter")
+        for reference in () if isinstance(parsed.filter.rules, str) else parsed.filter.rules:
+            expect(reference.reference, str, "a filter names rules by id or name", "filter")
         self._compiled(RuleSet(), _as_rule(document, document.get("logsource")), f"{path}:{line}")
         seen = Filter(shown(document.get("id")), shown(document.get("title")), path, line)
         return _Filter(parsed, document, column, seen)
 
     def names(self, rule: Rule) -> dict[Expr, str]:
         """The search identifiers of a rule, by what they came to."""
-        written, known = self.written[rule.id], self.rules.scratch()
-        found = {
-            expression(known, part.postprocess(written.detection), self.pipelines): name
+        written = self.written[rule.id]
+        scratch = self.rules.scratch()
+        names = {
+            expression(scratch, part.postprocess(written.detection), self.pipelines): name
             for name, part in written.detection.detections.items()
         }
-        return dict(reversed(found.items()))
+        return dict(reversed(names.items()))
 
     def finish(self) -> None:
         """Join the filters to their rules and compile the correlations, once all rules are there; may be called again
@@ -187,42 +191,44 @@ class Sigma:
 
         A filter that names a rule which is not there is refused, but for the rules that are.
         """
-        rules, late = self.rules, self._late
-        rules.refused[:] = [one for one in rules.refused if one not in late]
+        rules = self.rules
+        late = self._late
+        rules.refused[:] = [refusal for refusal in rules.refused if refusal not in late]
         late.clear()
         names = {str(written.name): rule_id for rule_id, written in self.written.items() if written.name}
-        for one in self._filters:
-            late += self._join(one, names)
-        made, refused = correlation.compile_all(rules, self.written, self.correlations, self.pipelines, self._gone)
-        rules.correlations[:] = made
+        for rule_filter in self._filters:
+            late += self._join(rule_filter, names)
+        compiled, refused = correlation.compile_all(rules, self.written, self.correlations, self.pipelines, self._gone)
+        rules.correlations[:] = compiled
         late += refused
         rules.refused += late
 
-    def _join(self, one: _Filter, names: dict[str, str]) -> list[Refusal]:
+    def _join(self, rule_filter: _Filter, names: dict[str, str]) -> list[Refusal]:
         """AND a filter's condition to its rules; what of that is refused."""
-        rules, refused = self.rules, []
-        wanted = one.parsed.filter.rules
+        rules = self.rules
+        refused = []
+        wanted = rule_filter.parsed.filter.rules
         targets = set(self.written)
         if not isinstance(wanted, str):
             referred = {ref.reference: names.get(ref.reference, ref.reference) for ref in wanted}
             gone = {name for names_of, _ in self._gone for name in names_of}
             for reference in sorted(gone & referred.keys()):
-                refused.append(_refused(one, reference, "which is refused"))
+                refused.append(_refused(rule_filter, reference, "which is refused"))
                 del referred[reference]
             for reference in (ref for ref, target in referred.items() if target not in targets):
-                refused.append(_refused(one, reference, "which is not among the rules"))
+                refused.append(_refused(rule_filter, reference, "which is not among the rules"))
             targets &= set(referred.values())
         for i, rule in enumerate(rules.rules):
-            if rule.id in targets - one.shown.joined and _within(self._sources[rule.id], one.parsed):
+            if rule.id in targets - rule_filter.shown.joined and _within(self._sources[rule.id], rule_filter.parsed):
                 logsource = {k: v for k, v in self._sources[rule.id]._asdict().items() if v}
-                known = rule.expr.args if isinstance(rule.expr, And) else (rule.expr,)
+                conditions = rule.expr.args if isinstance(rule.expr, And) else (rule.expr,)
                 try:
-                    place = f"{one.shown.path}:{one.shown.line}"
-                    expr = And((*known, self._compiled(rules, _as_rule(one.document, logsource), place)))
+                    place = f"{rule_filter.shown.path}:{rule_filter.shown.line}"
+                    expr = And((*conditions, self._compiled(rules, _as_rule(rule_filter.document, logsource), place)))
                 except Exception as error:  # a pipeline or a bound of the set
-                    refused.append(_refused(one, rule.id, f"to which it cannot be joined: {reason_of(error)}"))
+                    refused.append(_refused(rule_filter, rule.id, f"to which it cannot be joined: {reason_of(error)}"))
                     continue
-                one.shown.joined.add(rule.id)
+                rule_filter.shown.joined.add(rule.id)
                 digest = meaning_digest(expr, rules.predicates, rule.logsource)
                 rules.rules[i] = replace(rule, expr=expr, digest=digest)
         return refused
@@ -233,13 +239,14 @@ def _source(parsed: SigmaRule) -> LogSource:
     return LogSource(source.product or "", source.category or "", source.service or "")
 
 
+_CONDITION = "the condition is a text that names searches, as in 'selection and not filter'"
+
+
 def _check_items(searches: Any) -> None:
     for name, definition in searches.items() if isinstance(searches, dict) else ():
         if name == "condition":
-            for one in definition if isinstance(definition, list) else [definition]:
-                if not isinstance(one, str):
-                    expected = "the condition is a text that names searches, as in 'selection and not filter', not"
-                    raise Unsupported(f"{expected} {'null' if one is None else repr(one)[:40]}", "condition")
+            for text in definition if isinstance(definition, list) else [definition]:
+                expect(text, str, _CONDITION, "condition")
         elif name != "rules":
             items.check(definition)
 
@@ -250,16 +257,16 @@ def _as_rule(document: Any, logsource: Any) -> SigmaRule:
     return SigmaRule.from_dict({"title": "filter", "logsource": logsource, "detection": detection}, policy=POLICY)
 
 
-def _refused(one: _Filter, reference: str, why: str) -> Refusal:
-    seen = one.shown
+def _refused(rule_filter: _Filter, reference: str, why: str) -> Refusal:
+    seen = rule_filter.shown
     return Refusal(
-        seen.path, seen.line, seen.id, seen.title, f"the filter names the rule {reference!r}, {why}", one.column
+        seen.path, seen.line, seen.id, seen.title, f"the filter names the rule {reference!r}, {why}", rule_filter.column
     )
 
 
-def _within(source: LogSource, one: SigmaFilter) -> bool:
+def _within(source: LogSource, rule_filter: SigmaFilter) -> bool:
     """True when a rule of ``source`` is of the filter's log source: what that leaves open may be anything."""
-    asked = (one.logsource.product, one.logsource.category, one.logsource.service)
+    asked = (rule_filter.logsource.product, rule_filter.logsource.category, rule_filter.logsource.service)
     return all(wanted is None or wanted == part for wanted, part in zip(asked, source, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""What rules and correlations have in common: the head of a document."""
+"""The head of a document, which rules and correlations have in common."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 from sigma.rule.attributes import SigmaStatus
 
 from vedette.model.times import seconds
-from vedette.plan.relation import MAX_SPAN, Suppress
+from vedette.plan.ir import MAX_SPAN, Suppress
 from vedette.rules.ruleset import Unsupported
+from vedette.rules.sigma.documents import expect
 
 DESCRIPTIVE = frozenset(
     ("related", "description", "license", "references", "author", "date", "modified", "falsepositives", "scope")
@@ -28,7 +29,7 @@ def check_head(title: str | None, status: SigmaStatus | None) -> None:
 
 
 def suppress_of(attributes: dict[str, Any]) -> Suppress | None:
-    """What a rule's own attribute ``suppress: {by: [field, …], for: 10m}`` asks for; raises Unsupported."""
+    """The suppression that ``suppress: {by: [field, …], for: 10m}`` asks for; raises Unsupported."""
     asked = attributes.get("suppress")
     if asked is None:
         return None
@@ -36,22 +37,22 @@ def suppress_of(attributes: dict[str, Any]) -> Suppress | None:
     if not isinstance(asked, dict) or set(asked) - {"by", "for"} or "for" not in asked:
         raise Unsupported(wanted, "suppress")
     by = asked.get("by") or []
-    by = [by] if isinstance(by, str) else by
-    if not isinstance(by, list) or not all(isinstance(name, str) for name in by):
-        raise Unsupported(f"{wanted}: by is a list of fields", "suppress")
+    by = expect([by] if isinstance(by, str) else by, list, f"{wanted}: by is a list of fields", "suppress")
+    for name in by:
+        expect(name, str, f"{wanted}: by is a list of fields", "suppress")
     try:
-        held = seconds(str(asked["for"]))
+        duration = seconds(str(asked["for"]))
     except ValueError:
-        held = 0.0
-    if not 1_000_000 <= held * 1_000_000 <= MAX_SPAN:
+        duration = 0.0
+    if not 1_000_000 <= duration * 1_000_000 <= MAX_SPAN:
         raise Unsupported(f"{wanted}: for is a duration of 1s to 366d, not {asked['for']!r}", "suppress")
-    return Suppress(tuple(by), held)
+    return Suppress(tuple(by), duration)
 
 
-def own_id(rule_id: str, taken: Collection[str]) -> str:
+def own_id(rule_id: str, used_ids: Collection[str]) -> str:
     """An id for one more rule where several have ``rule_id`` or a title in common; stable while their order is."""
     number = 2
-    while (own := str(uuid.uuid5(uuid.NAMESPACE_OID, f"{rule_id}/{number}"))) in taken:
+    while (own := str(uuid.uuid5(uuid.NAMESPACE_OID, f"{rule_id}/{number}"))) in used_ids:
         number += 1
     return own
 

@@ -45,24 +45,24 @@ def check(definition: Any) -> None:
             if wrong := company(modifier, name, chain):
                 raise Unsupported(wrong)
         fixed = any(MODIFIERS[modifier].fixed for modifier in chain)
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, list | dict):
-                what = "a list" if isinstance(one, list) else f"a mapping: a nested field is {name}.NAME, a path"
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, list | dict):
+                what = "a list" if isinstance(item, list) else f"a mapping: a nested field is {name}.NAME, a path"
                 raise Unsupported(f"a field takes a value or a list of values, not {what}")
             for modifier in chain:
-                if wrong := MODIFIERS[modifier].wrong(modifier, one, chain):
+                if wrong := MODIFIERS[modifier].wrong(modifier, item, chain):
                     raise Unsupported(wrong)
-            if fixed and "expand" in chain and (found := re.search(r"%[^%]+%", str(one))):
+            if fixed and "expand" in chain and (placeholder := re.search(r"%[^%]+%", str(item))):
                 raise Unsupported(
-                    f"the placeholder {found[0]} has no value yet when it is encoded: give the values themselves"
+                    f"the placeholder {placeholder[0]} has no value yet when it is encoded: give the values themselves"
                 )
 
 
 def doubts(definition: Any) -> Iterator[str]:
-    """What runs in an item of a search and is likely a slip."""
-    for one in definition if isinstance(definition, list) else [definition]:
-        if isinstance(one, str) and (found := _MEANT.fullmatch(one)):
-            yield f"{one} is literal text, not a placeholder: for a placeholder write '|expand': '{found[1]}%'"
+    """Yield what runs in an item of a search and is likely a slip."""
+    for text in definition if isinstance(definition, list) else [definition]:
+        if isinstance(text, str) and (match := _MEANT.fullmatch(text)):
+            yield f"{text} is literal text, not a placeholder: for a placeholder write '|expand': '{match[1]}%'"
     for key, value in _items(definition):
         name, *chain = str(key).split("|")
         values = value if isinstance(value, list) else [value]
@@ -73,19 +73,20 @@ def doubts(definition: Any) -> Iterator[str]:
             yield f"{key}: {' and '.join(places)} together mean contains: keep one"
         if "cased" in chain and "fieldref" in chain:
             yield f"{key}: 'cased' has no effect on 'fieldref', which ignores case"
-        for one in values:
-            if not isinstance(one, str):
+        for text in values:
+            if not isinstance(text, str):
                 continue
-            if set(chain) <= {"all", "neq"} and (found := _MEANT.fullmatch(one)):  # no %TEMP% in a path
+            if set(chain) <= {"all", "neq"} and (match := _MEANT.fullmatch(text)):  # no %TEMP% in a path
                 other = "|".join([name, *chain, "expand"])
-                yield f"{key}: {one} is literal text, not a placeholder: for a placeholder write {other}: '{found[1]}%'"
-            if "expand" in chain and _PLACEHOLDER.search(one) is None:
-                if found := re.search(r"\\(%[^%\\]+)\\?%", one):
-                    yield f"{key}: '{one:.80}' is the text {found[1]}%: a placeholder has no backslash before it"
+                instead = f"for a placeholder write {other}: '{match[1]}%'"
+                yield f"{key}: {text} is literal text, not a placeholder: {instead}"
+            if "expand" in chain and _PLACEHOLDER.search(text) is None:
+                if match := re.search(r"\\(%[^%\\]+)\\?%", text):
+                    yield f"{key}: '{text:.80}' is the text {match[1]}%: a placeholder has no backslash before it"
                 elif not any(isinstance(other, str) and _PLACEHOLDER.search(other) for other in values):
-                    yield f"{key}: no %placeholder% in {one!r:.80}: remove 'expand'"
-            if places and "base64offset" not in chain and re.fullmatch(r"\**", one):
-                yield f"{key}: every value contains {one!r}: to test for presence write {name}|exists: true"
+                    yield f"{key}: no %placeholder% in {text!r:.80}: remove 'expand'"
+            if places and "base64offset" not in chain and re.fullmatch(r"\**", text):
+                yield f"{key}: every value contains {text!r}: to test for presence write {name}|exists: true"
 
 
 def in_other_order(definition: Any, runs: Callable[[Any], bool]) -> str:
@@ -118,9 +119,9 @@ def _items(definition: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(definition, dict):
         yield from definition.items()
     elif isinstance(definition, list):
-        for one in definition:
-            if isinstance(one, dict | list):
-                yield from _items(one)
+        for part in definition:
+            if isinstance(part, dict | list):
+                yield from _items(part)
 
 
 _KEEPS_KIND = frozenset(("all", "neq"))
@@ -165,12 +166,12 @@ def _field_value(key: Any, value: Any) -> Any:
     if not any(texts):
         return value
     if as_text:
-        made = [text or item for item, text in zip(items, texts, strict=True)]
+        nodes = [text or item for item, text in zip(items, texts, strict=True)]
     else:
-        made = [*items, *(text for text in texts if text is not None)]
-    if len(made) == 1 and not isinstance(value, yaml.SequenceNode):
-        return made[0]
-    return yaml.SequenceNode("tag:yaml.org,2002:seq", made, value.start_mark, value.end_mark)
+        nodes = [*items, *(text for text in texts if text is not None)]
+    if len(nodes) == 1 and not isinstance(value, yaml.SequenceNode):
+        return nodes[0]
+    return yaml.SequenceNode("tag:yaml.org,2002:seq", nodes, value.start_mark, value.end_mark)
 
 
 def _text_of(node: Any) -> Any:

@@ -40,7 +40,8 @@ def correlation(document: dict[str, Any]) -> tuple[str, str, str] | None:
 
 
 def _counted(document: dict[str, Any], plain: str, match: re.Match[str]) -> str:
-    function, counted = match["function"].lower(), match["field"]
+    function = match["function"].lower()
+    counted = match["field"]
     if function not in _TYPES:
         return f"# Sigma 2 has no correlation for a {function}imum, only for counts, sums, averages and percentiles\n"
     kind = _TYPES[function] if counted else "event_count"
@@ -57,7 +58,10 @@ def _counted(document: dict[str, Any], plain: str, match: re.Match[str]) -> str:
 
 def _near(document: dict[str, Any], plain: str, others: list[str]) -> str:
     names = [plain, *others]
-    bases = [_base(document, f"{_slug(document)}_{re.sub(r'[^a-z0-9]+', '_', one.lower())}", one) for one in names]
+    bases = [
+        _base(document, f"{_slug(document)}_{re.sub(r'[^a-z0-9]+', '_', condition.lower())}", condition)
+        for condition in names
+    ]
     return _written(document, bases, {"type": "temporal", "rules": [base["name"] for base in bases]}, None)
 
 

@@ -25,7 +25,7 @@ from vedette.plan.ir import fold
 from vedette.rules.ruleset import Unsupported
 
 SPELLED = {"nocase": 1_000, "text": 1_000, "cidr": 15}
-"""By kind of key the values that are spelled out (measured: ``docs/decisions/0061-lookups-in-the-kernel.md``)."""
+"""Values that are spelled out, by kind of key (measured: ``docs/decisions/0061-lookups-in-the-kernel.md``)."""
 
 INDEX = "value"
 

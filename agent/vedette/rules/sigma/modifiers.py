@@ -30,6 +30,7 @@ from sigma.types import (
 
 from vedette.plan.ir import Op
 from vedette.plan.timepart import UNITS
+from vedette.rules.sigma.documents import written
 
 
 class SigmaPlaceholderModifier(SigmaExpandModifier):
@@ -99,14 +100,7 @@ class SigmaTestModifier(SigmaValueModifier[SigmaNumber, SigmaTest]):
 
 
 Wrong = Callable[[str, Any, list[str]], str]
-"""What is wrong with a value, given the modifier's name and all modifiers of the item; empty: nothing."""
-
-
-def shown(value: Any) -> str:
-    """A value as YAML writes it."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return f"{value!r:.60}"
+"""A check of a value, given the modifier's name and all modifiers of the item: what is wrong; empty: nothing."""
 
 
 def _nothing(modifier: str, value: Any, chain: list[str]) -> str:
@@ -119,10 +113,10 @@ def _number(modifier: str, value: Any, chain: list[str]) -> str:
     try:
         float(value)
     except (TypeError, ValueError):
-        return f"{modifier} compares numbers, not {shown(value)}"
+        return f"{modifier} compares numbers, not {written(value)}"
     if isinstance(value, str):
         return f"{modifier} compares numbers: remove the quotes around {value:.40}"
-    return f"{modifier} compares numbers, not {shown(value)}"
+    return f"{modifier} compares numbers, not {written(value)}"
 
 
 def _time_part(modifier: str, value: Any, chain: list[str]) -> str:
@@ -130,7 +124,7 @@ def _time_part(modifier: str, value: Any, chain: list[str]) -> str:
     if isinstance(value, str) and value.isdecimal():
         return f"{modifier} takes a number: remove the quotes around {value:.20}"
     if isinstance(value, bool) or not isinstance(value, int):
-        return f"{modifier} takes a whole number from {low} to {high}, not {shown(value)}"
+        return f"{modifier} takes a whole number from {low} to {high}, not {written(value)}"
     return "" if low <= value <= high else f"{modifier} is a number from {low} to {high}: {value} never occurs"
 
 
@@ -139,7 +133,9 @@ def _truth(modifier: str, value: Any, chain: list[str]) -> str:
         return ""
     meant = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
     instead = meant.get(str(value).lower())
-    return f"exists takes true or false, not {shown(value)}" + (f": write {instead} without quotes" if instead else "")
+    return f"exists takes true or false, not {written(value)}" + (
+        f": write {instead} without quotes" if instead else ""
+    )
 
 
 def _text(modifier: str, value: Any, chain: list[str]) -> str:
@@ -148,7 +144,7 @@ def _text(modifier: str, value: Any, chain: list[str]) -> str:
     if value is None:
         return f"{modifier} takes a text, not null: for an absent field write null without a modifier"
     kind = "boolean" if isinstance(value, bool) else "number"
-    return f"{modifier} takes a text: put the {kind} in quotes if it is a text: '{shown(value)}'"
+    return f"{modifier} takes a text: put the {kind} in quotes if it is a text: '{written(value)}'"
 
 
 def _network(modifier: str, value: Any, chain: list[str]) -> str:
@@ -188,15 +184,15 @@ class Modifier(NamedTuple):
     """The only modifiers that may stand beside it; None: any."""
     not_with: tuple[str, ...] = ()
     instead: str = ""
-    """What to do where its company is wrong; ``{name}``: the field."""
+    """Advice where its company is wrong; ``{name}``: the field."""
     op: Op | None = None
     """The operator by which it compares numbers; its option is the modifier's name where the operator has one."""
     fixed: bool = False
     """Whether its value must be known when the rule is read, so no placeholder."""
     kind: type[SigmaString] | None = None
-    """What its texts are, also those that a pipeline or a lookup puts in their place."""
+    """The class of its texts, also of those that a pipeline or a lookup puts in their place."""
     ours: type[SigmaModifier[Any, Any]] | None = None
-    """What stands in for pySigma's own."""
+    """The class that stands in for pySigma's own."""
 
     @property
     def takes_text(self) -> bool:
@@ -210,17 +206,22 @@ WIDE = ("wide", "utf16", "utf16le", "utf16be")
 _PLACE = Modifier("the text is in it, at its beginning, at its end", _text)
 _UTF16 = Modifier(
     "the value in UTF-16 (`utf16` with byte order mark), before `base64offset`: `utf16le\\|base64offset\\|contains`",
-    _text, fixed=True,
-)  # fmt: skip
+    _text,
+    fixed=True,
+)
 _FLAG = Modifier(
     "after `re`: regardless of case; `^` and `$` at each line; `.` also matches a newline",
-    needs="re", instead="write {name}|re|{modifier}",
-)  # fmt: skip
+    needs="re",
+    instead="write {name}|re|{modifier}",
+)
 _TIME = Modifier(
     "that part of the time in the field, as written there: `timestamp\\|hour: [22, 23, 0, 1]`. Takes numbers, and no"
     " modifier beside it but `neq`",
-    _time_part, only_with=("neq",), instead="list the numbers, as in [20, 21, 22, 23]", op=Op.TIME_PART,
-)  # fmt: skip
+    _time_part,
+    only_with=("neq",),
+    instead="list the numbers, as in [20, 21, 22, 23]",
+    op=Op.TIME_PART,
+)
 
 MODIFIERS: dict[str, Modifier] = {
     **dict.fromkeys(PLACES, _PLACE),
@@ -228,13 +229,18 @@ MODIFIERS: dict[str, Modifier] = {
     "cased": Modifier("case-sensitive", _text, kind=SigmaCasedString),
     "re": Modifier(
         "a regular expression (PCRE), searched anywhere, case-sensitive",
-        _text, not_with=("cased",), instead="a regular expression is case-sensitive already: take 'cased' out",
+        _text,
+        not_with=("cased",),
+        instead="a regular expression is case-sensitive already: take 'cased' out",
     ),
     **dict.fromkeys(("i", "ignorecase", "m", "multiline", "s", "dotall"), _FLAG),
     "cidr": Modifier(
         "the address is in the network, IPv4 or IPv6: `src_ip\\|cidr: [10.0.0.0/8, 'fe80::/10']`",
-        _network, only_with=("neq", "all", "expand"), instead="write {name}|cidr",
-        kind=SigmaNetworkText, ours=SigmaNetworkModifier,
+        _network,
+        only_with=("neq", "all", "expand"),
+        instead="write {name}|cidr",
+        kind=SigmaNetworkText,
+        ours=SigmaNetworkModifier,
     ),
     **{
         op.value: Modifier(
@@ -250,7 +256,9 @@ MODIFIERS: dict[str, Modifier] = {
     "fieldref": Modifier(
         "the value names another field: equal to it. With `startswith`, `endswith`, `contains` behind it:"
         " `path\\|fieldref\\|startswith: home`",
-        _name, before=PLACES, fixed=True,
+        _name,
+        before=PLACES,
+        fixed=True,
     ),
     "windash": Modifier(
         "each of `- / – — ―` before a word matches all five; at most three in a value", _text, ours=SigmaDashModifier
@@ -259,26 +267,28 @@ MODIFIERS: dict[str, Modifier] = {
     "base64offset": Modifier(
         "the value within a base64 text, at each of the three offsets; with `contains` behind it. Base64 is compared"
         " regardless of case: add `cased` when that is too loose",
-        _encoded, fixed=True,
+        _encoded,
+        fixed=True,
     ),
     **dict.fromkeys(WIDE, _UTF16),
     "expand": Modifier(
         "`%name%` is replaced by the values that a [lookup or pipeline](#pipelines-and-lookups) gives it;"
         " `cidr\\|expand` for networks",
-        _text, ours=SigmaPlaceholderModifier,
+        _text,
+        ours=SigmaPlaceholderModifier,
     ),
     **dict.fromkeys(UNITS, _TIME),
-}  # fmt: skip
+}
 
 
 def _register(name: str, row: Modifier) -> None:
-    made = row.ours
+    replacement = row.ours
     if row.op is not None:
         option = name if row.op is Op.TIME_PART else ""
-        made = type(f"Sigma{name.title()}Modifier", (SigmaTestModifier,), {"op": row.op, "option": option})
-    if made is not None:
-        modifiers.modifier_mapping[name] = made
-        modifiers.reverse_modifier_mapping[made.__name__] = name
+        replacement = type(f"Sigma{name.title()}Modifier", (SigmaTestModifier,), {"op": row.op, "option": option})
+    if replacement is not None:
+        modifiers.modifier_mapping[name] = replacement
+        modifiers.reverse_modifier_mapping[replacement.__name__] = name
 
 
 for _item in MODIFIERS.items():
@@ -287,8 +297,9 @@ modifiers.modifier_mapping.setdefault("utf16le", modifiers.SigmaWideModifier)  #
 
 
 def company(modifier: str, name: str, chain: list[str]) -> str:
-    """What is wrong with the modifiers beside ``modifier`` in ``name|chain``; empty: nothing."""
-    row, others = MODIFIERS[modifier], [one for one in chain if one != modifier]
+    """Say what is wrong with the modifiers beside ``modifier`` in ``name|chain``; empty: nothing."""
+    row = MODIFIERS[modifier]
+    others = [other for other in chain if other != modifier]
     instead = row.instead.format(name=name, modifier=modifier)
     if row.needs and row.needs not in chain:
         return f"{modifier!r} needs {row.needs!r} before it: {instead}"
@@ -296,6 +307,6 @@ def company(modifier: str, name: str, chain: list[str]) -> str:
         if other in row.not_with or (row.only_with is not None and other not in row.only_with):
             return f"{modifier!r} cannot be combined with {other!r}: {instead}"
         if other in row.before and chain.index(other) < chain.index(modifier):
-            rest = [one for one in others if one in row.before]
+            rest = [place for place in others if place in row.before]
             return f"{modifier!r} comes first: write {'|'.join([name, modifier, *rest])}"
     return ""

@@ -27,12 +27,13 @@ from sigma.policy.regex_engine import RegexEngine
 from sigma.processing.pipeline import ProcessingPipeline
 from sigma.rule import SigmaRule
 
-from vedette.lookup.table import SUFFIX, Lookup
+from vedette.lookup.names import SUFFIX
+from vedette.lookup.table import Lookup
 from vedette.plan.database import Pattern, Scanner
 from vedette.plan.ir import Refusal
 from vedette.plan.limits import check_regex
 from vedette.plan.patterns import fallback
-from vedette.rules.sigma.documents import check_shape, child
+from vedette.rules.sigma.documents import check_shape, child, expect
 from vedette.rules.sigma.lists import SPELLED, Listed, listed
 from vedette.system.folders import read_regular
 
@@ -83,9 +84,9 @@ class Pipelines:
     wanted: frozenset[str] = frozenset()
     """The names of lookups that are to be built: what is asked of them is noted."""
     spelled: Mapping[str, int] = field(default_factory=lambda: SPELLED)
-    """By kind of key, how many values of a list are spelled out; longer ones are made lookups (``lists.py``)."""
-    made: dict[tuple[str, str], Listed | None] = field(default_factory=dict)
-    """By placeholder and kind of key, what ``listed`` gave."""
+    """Numbers of values of a list that are spelled out, by kind of key; longer ones are made lookups (``lists.py``)."""
+    lists: dict[tuple[str, str], Listed | None] = field(default_factory=dict)
+    """Results of ``listed``, by placeholder and kind of key."""
 
     def of_wanted(self, name: str) -> tuple[str, str] | None:
         """The one of ``wanted`` that a placeholder names, and the column, empty for none; None: it names another."""
@@ -102,10 +103,10 @@ class Pipelines:
     def listed(self, name: str, kind: str) -> Listed | None:
         """The lookup made of a placeholder's list, as keys of ``kind``; None: it has none, or is spelled out. Raises
         Unsupported."""
-        if (name, kind) not in self.made:
+        if (name, kind) not in self.lists:
             values = self.lookups.get(name, ())
-            self.made[name, kind] = listed(name, kind, values, self.spelled[kind])
-        return self.made[name, kind]
+            self.lists[name, kind] = listed(name, kind, values, self.spelled[kind])
+        return self.lists[name, kind]
 
     def apply(self, rule: SigmaRule) -> None:
         """Change ``rule`` as the pipelines say; raises SigmaError when one refuses it."""
@@ -152,8 +153,8 @@ def _files(paths: Iterable[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[P
     """Each file, and whether it is one of ``paths``; of folders what lies in them but is not hidden."""
     for path in paths:
         if path.is_dir():
-            found = (one for one in path.iterdir() if one.suffix in suffixes and not one.name.startswith("."))
-            yield from ((one, False) for one in sorted(found) if not one.is_dir())
+            files = (file for file in path.iterdir() if file.suffix in suffixes and not file.name.startswith("."))
+            yield from ((file, False) for file in sorted(files) if not file.is_dir())
         else:
             yield path, True
 
@@ -177,9 +178,7 @@ def _pipeline(path: Path, named: bool) -> ProcessingPipeline:
         raise ValueError(f"{path}: {error}") from error
     try:
         check_shape(content)
-        document = yaml.safe_load(content)
-        if not isinstance(document, dict):
-            raise ValueError("expects a mapping with name, priority and transformations")
+        document = expect(yaml.safe_load(content), dict, "expects a mapping with name, priority and transformations")
         for key in ("postprocessing", "finalizers"):
             if document.get(key):
                 raise ValueError(f"'{key}' works on the text of a query, and Vedette makes none: remove it")

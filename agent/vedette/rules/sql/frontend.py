@@ -24,48 +24,36 @@ from pathlib import PurePath
 from typing import Any
 
 from vedette.decode.entities import KINDS
-from vedette.plan.ir import LEVELS, Expr, Refusal, Rule
+from vedette.plan.ir import LEVELS, Expr, Refusal, Rule, Suppress
 from vedette.plan.limits import MAX_RULES
-from vedette.plan.query import HEAD, Expression, Node, Scan, Statement, dump, load
-from vedette.plan.relation import Suppress
+from vedette.plan.query import HEAD, Expression, Node, Scan, Statement, dump
+from vedette.plan.stored import load
 from vedette.rules.ruleset import RuleSet, Unsupported
 from vedette.rules.sigma.frontend import meaning_digest
 from vedette.rules.sigma.head import derived_id, own_id, suppress_of
-from vedette.rules.sql import dialect, nodes
-from vedette.rules.sql.catalog import ALERTS, EVENTS, Catalog
-from vedette.rules.sql.identify import identified
-from vedette.rules.sql.lower import Lowering
-from vedette.rules.sql.own import Declaring, Own, applied, merging
+from vedette.rules.sql.lower.relation import Relation, renamed
+from vedette.rules.sql.lower.select import Lowering
+from vedette.rules.sql.lower.sources import scanned
+from vedette.rules.sql.names.catalog import ALERTS, EVENTS, Catalog, Declaring, Own
+from vedette.rules.sql.names.scope import Open
+from vedette.rules.sql.optimise.apply import applied, merging
+from vedette.rules.sql.optimise.identify import identified
+from vedette.rules.sql.optimise.simplify import simplified
+from vedette.rules.sql.parse import dialect, trees
+from vedette.rules.sql.parse.reader import SqlError, Text, word_list
+from vedette.rules.sql.parse.trees import Wrong
 from vedette.rules.sql.predicates import Asked, necessary, with_rules
-from vedette.rules.sql.relation import Relation, renamed
-from vedette.rules.sql.scope import Open
-from vedette.rules.sql.simplify import simplified
-from vedette.rules.sql.tables import scanned
-from vedette.rules.sql.tokens import SqlError, Text
-from vedette.rules.sql.trees import Wrong
-from vedette.stream.aggregates import AGGREGATES
+from vedette.stream.aggregates.table import AGGREGATES
 
 MAX_FILE = 1 << 20
-"""Bytes."""
+"""Bytes of a file."""
 MAX_STATEMENTS = 1_000
-"""Of a file."""
-_KEYS = (
-    "title",
-    "id",
-    "level",
-    "tags",
-    "description",
-    "entities",
-    "suppress",
-    "author",
-    "date",
-    "modified",
-    "references",
-    "status",
-    "falsepositives",
+"""Statements of a file."""
+_KEYS = word_list(
+    "title id level tags description entities suppress author date modified references status falsepositives"
 )
 MEANT = 0.75
-"""How alike a word is to a key that it is taken for a mistyped one; other words are comments."""
+"""Likeness to a key from which on a word is taken for a mistyped one; other words are comments."""
 _LINE = re.compile(r"\s*--\s*(\w+)\s*:\s*(.*?)\s*$")
 
 
@@ -101,8 +89,11 @@ class File:
     """One file while it is read."""
 
     def __init__(self, rules: RuleSet, path: str, text: Text) -> None:
-        self.rules, self.path, self.text = rules, path, text
-        self.catalog, self.declaring = Catalog(), Declaring(rules, path)
+        self.rules = rules
+        self.path = path
+        self.text = text
+        self.catalog = Catalog()
+        self.declaring = Declaring(rules, path)
         self.head: dict[str, str] = {}
         self._used: set[str] = set()
         """Ids that the file's rules have."""
@@ -111,47 +102,48 @@ class File:
 
     def read(self) -> None:
         try:
-            found = list(dialect.statements(self.text))
+            statements = list(dialect.statements(self.text))
         except SqlError as error:
             self._refuse(error, "", "")
             return
-        if len(found) > MAX_STATEMENTS:
+        if len(statements) > MAX_STATEMENTS:
             self._refuse(SqlError(f"more than {MAX_STATEMENTS} statements in one file", 1), "", "")
             return
         end = 0
-        for number, one in enumerate(found):
-            own = header(self.text.sql[end : one.start])
+        for number, parsed in enumerate(statements):
+            own = header(self.text.sql[end : parsed.start])
             if not number:
                 self.head = own
-            end = one.start + len(one.words)
+            end = parsed.start + len(parsed.words)
             head = {**self.head, **own}
             title = head.get("title") or PurePath(self.path).stem.replace("_", " ")
             rule_id = own.get("id", self.head.get("id", ""))
-            first, placeholders = len(self.rules.predicates), len(self.rules.placeholders)
+            first = len(self.rules.predicates)
+            placeholders = len(self.rules.placeholders)
             rules = len(self.rules.rules)
             try:
-                if one.fault is not None:
-                    raise one.fault
-                self._statement(one, head, title, rule_id)
+                if parsed.fault is not None:
+                    raise parsed.fault
+                self._statement(parsed, head, title, rule_id)
             except (SqlError, Wrong, Unsupported, ValueError, LookupError, RecursionError) as error:
-                for made in self.rules.rules[rules:]:
-                    self.rules.ids.discard(made.id)
+                for rule in self.rules.rules[rules:]:
+                    self.rules.ids.discard(rule.id)
                 del self.rules.rules[rules:]
                 self.rules.forget(first, placeholders)
-                fault = self._placed(error, one)
+                fault = self._placed(error, parsed)
                 self._refuse(fault, rule_id, title)
-                self._without(one, fault)
+                self._without(parsed, fault)
         for name, fed in self.catalog.streams.items():
             if name not in self.catalog.read:
-                place = nodes.start(fed[0].query)
+                place = trees.start(fed[0].query)
                 line, column = self.text.place(max(0, place))
                 why = f"nothing reads the stream {name}: INSERT INTO {ALERTS}, or a SELECT that reads it, behind this"
                 self.rules.refused.append(Refusal(self.path, line, "", name, why, column))
 
-    def _without(self, one: dialect.Parsed, fault: SqlError) -> None:
+    def _without(self, parsed: dialect.Parsed, fault: SqlError) -> None:
         """Leave no other meaning to what stands behind a statement that is refused."""
-        kind, name = one.subject
-        line = self.text.place(one.start)[0]
+        kind, name = parsed.subject
+        line = self.text.place(parsed.start)[0]
         if not kind or (kind == "FUNCTION" and name.upper() in AGGREGATES):  # no call of these asks for another
             self._unknown = self._unknown or line
         elif kind == "FUNCTION":
@@ -159,33 +151,35 @@ class File:
         elif kind != "SELECT" and (kind, name) != ("INTO", ALERTS):
             self.catalog.refused.setdefault(name, line)
 
-    def _placed(self, error: Exception, one: dialect.Parsed) -> SqlError:
+    def _placed(self, error: Exception, parsed: dialect.Parsed) -> SqlError:
         if isinstance(error, SqlError):
             return error
-        at, hint = one.start, ""
+        at = parsed.start
+        hint = ""
         reason = str(error)
         if isinstance(error, Wrong):
-            at = nodes.start(error.node) if error.node is not None else one.start
-            reason, hint = error.reason, error.hint
+            at = trees.start(error.node) if error.node is not None else parsed.start
+            reason = error.reason
+            hint = error.hint
         elif isinstance(error, Unsupported):
             hint = error.hint
         elif isinstance(error, RecursionError):
             reason = "nested too deeply"
-        return SqlError(reason, *self.text.place(one.start if at < 0 else at), hint)
+        return SqlError(reason, *self.text.place(parsed.start if at < 0 else at), hint)
 
     def _refuse(self, error: SqlError, rule_id: str, title: str) -> None:
         self.rules.refused.append(
             Refusal(self.path, error.line or 1, rule_id, title, error.reason, error.column, error.hint)
         )
 
-    def _statement(self, one: dialect.Parsed, head: dict[str, str], title: str, rule_id: str) -> None:
-        tree = one.tree
-        if isinstance(tree, nodes.SetOfStatements):
+    def _statement(self, parsed: dialect.Parsed, head: dict[str, str], title: str, rule_id: str) -> None:
+        tree = parsed.tree
+        if isinstance(tree, trees.SetOfStatements):
             return
-        if isinstance(tree, nodes.CreateView):
+        if isinstance(tree, trees.CreateView):
             Lowering(self.catalog).view_alone(tree)
         if self.catalog.declare(tree, self.declaring):
-            if isinstance(tree, nodes.CreateTable) and tree.this.name in self.catalog.tables:
+            if isinstance(tree, trees.CreateTable) and tree.this.name in self.catalog.tables:
                 try:
                     scanned(self.catalog.tables[tree.this.name], Open(EVENTS), self.catalog.functions)
                 except Wrong:
@@ -194,7 +188,7 @@ class File:
             return
         names: tuple[str, ...] = ()
         query = tree
-        if isinstance(tree, nodes.InsertInto):
+        if isinstance(tree, trees.InsertInto):
             names = tuple(name.name for name in tree.args.get("columns") or ())
             if tree.this.name != ALERTS:
                 Lowering(self.catalog).view_alone(tree)
@@ -202,10 +196,10 @@ class File:
                 return
             self.catalog.usable(tree.this)
             query = tree.args["query"]
-        self._rule(query, names, one, head, title, rule_id)
+        self._rule(query, names, parsed, head, title, rule_id)
 
     def _rule(
-        self, query: Any, names: tuple[str, ...], one: dialect.Parsed, head: dict[str, str], title: str, rule_id: str
+        self, query: Any, names: tuple[str, ...], parsed: dialect.Parsed, head: dict[str, str], title: str, rule_id: str
     ) -> None:
         rules = self.rules
         if len(rules.rules) + len(rules.statements) >= MAX_RULES:
@@ -227,12 +221,12 @@ class File:
         root = identified(simplified(relation.node, shown))
         merging(root, self.catalog.functions.values())
         root = applied(root)
-        root = with_rules(root, lambda scan, when, asked: self._selecting(scan, when, asked, title, one))
+        root = with_rules(root, lambda scan, when, asked: self._selecting(scan, when, asked, title, parsed))
         _check_depth(root)
         tags = tuple(filter(None, (tag.strip() for tag in head.get("tags", "").split(","))))
-        self._id_taken(rule_id, head)
+        self._check_id(rule_id, head)
         rule_id = self._id(rule_id, title)
-        line = self.text.place(one.start)[0]
+        line = self.text.place(parsed.start)[0]
         rules.ids.add(rule_id)
         rules.statements.append(
             Statement(
@@ -249,31 +243,31 @@ class File:
             )
         )
 
-    def _id_taken(self, rule_id: str, head: dict[str, str]) -> None:
+    def _check_id(self, rule_id: str, head: dict[str, str]) -> None:
         if rule_id and rule_id in self.rules.ids and rule_id not in self._used:
             raise Unsupported(f"id {rule_id} is used by an earlier rule")
 
     def _id(self, rule_id: str, title: str) -> str:
         """The file's id for the first of its rules; the others have ids made of it."""
-        found = rule_id or derived_id({"title": title})
-        if found in self.rules.ids:
-            found = own_id(found, self.rules.ids)
+        chosen = rule_id or derived_id({"title": title})
+        if chosen in self.rules.ids:
+            chosen = own_id(chosen, self.rules.ids)
         self._used.add(rule_id)
-        return found
+        return chosen
 
     def _selecting(
-        self, scan: Scan, when: Expression | None, asked: Sequence[Asked], title: str, one: dialect.Parsed
+        self, scan: Scan, when: Expression | None, asked: Sequence[Asked], title: str, parsed: dialect.Parsed
     ) -> str:
         """The id of the rule that selects the events of a scan."""
         rules = self.rules
         table = self.catalog.tables[scan.table]
         source = table.logsource
-        all_of_it = scan.mark is not None and table.all_events  # for the watermark, as in Flink
-        expr = necessary(rules, scan) if all_of_it else necessary(rules, scan, when, asked)
+        all_events = scan.mark is not None and table.all_events  # for the watermark, as in Flink
+        expr = necessary(rules, scan) if all_events else necessary(rules, scan, when, asked)
         digest = meaning_digest(expr, rules.predicates, source)
         rule_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"scan/{digest}"))
         if rule_id not in rules.ids:
-            line = self.text.place(one.start)[0]
+            line = self.text.place(parsed.start)[0]
             rules.add(
                 Rule(rule_id, f"events of: {title}", "informational", (), source, (), expr, digest, self.path, line)
             )
@@ -283,21 +277,21 @@ class File:
 def header(before: str) -> dict[str, str]:
     """The ``-- key: value`` lines of the last run of comment lines before a statement; a key may be any word."""
     lines = before.split("\n")
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     last = ""
     for line in lines:
         if match := _LINE.match(line):
             last = match[1].lower()
-            found[last] = match[2]
+            entries[last] = match[2]
         elif last and (more := re.match(r"\s*--\s{3,}(\S.*?)\s*$", line)):
-            found[last] += f" {more[1]}"
+            entries[last] += f" {more[1]}"
         elif line.strip() and not line.strip().startswith("--") and not line.strip().startswith((";", "/*", "*")):
             last = ""
-    return found
+    return entries
 
 
 def check_columns(relation: Relation, query: Any) -> None:
-    """What an alert can carry: each column once, by a name."""
+    """Refuse what an alert cannot carry: it has each column once, by a name."""
     seen: set[str] = set()
     for col in relation.cols:
         if col.name.startswith("EXPR$"):
@@ -312,13 +306,13 @@ def check_columns(relation: Relation, query: Any) -> None:
 
 
 def entities(head: dict[str, str], columns: tuple[str, ...], query: Any) -> tuple[tuple[str, str], ...]:
-    found = []
+    pairs = []
     for part in filter(None, (part.strip() for part in head.get("entities", "").split(","))):
         column, _, kind = (text.strip() for text in part.partition("="))
         if column not in columns or kind not in KINDS:
             raise Wrong(query, f"entities: {part!r:.60} is no COLUMN=KIND, the kind one of {', '.join(KINDS)}")
-        found.append((column, kind))
-    return tuple(found)
+        pairs.append((column, kind))
+    return tuple(pairs)
 
 
 def suppression(head: dict[str, str], query: Any) -> Suppress | None:

@@ -1,4 +1,4 @@
-"""What a WHERE lets the engine look for: a condition in the rules' own terms that holds whenever the WHERE is true.
+"""Necessary conditions in the rules' own terms, which the engine looks for: each holds whenever its WHERE is true.
 
 The engine's predicates, prefilter and kernel then select a statement's events as they do for Sigma rules, and equal
 tests are one. The WHERE itself stays as it is, above: a predicate here may hold for more events, never for fewer. So it
@@ -54,9 +54,9 @@ class Conditions:
             return self._flag(c, "true") if isinstance(c, Column) else None
         match c.name:
             case "AND":
-                return _and([self.true(one, depth + 1) for one in c.args])
+                return _and([self.true(operand, depth + 1) for operand in c.args])
             case "OR":
-                return _or([self.true(one, depth + 1) for one in c.args])
+                return _or([self.true(operand, depth + 1) for operand in c.args])
             case "NOT":
                 return self.false(c.args[0], depth + 1)
             case "IS TRUE":
@@ -66,15 +66,15 @@ class Conditions:
             case "IS NOT NULL":
                 return self._there(c.args[0])
             case "IN":
-                return _or([self._compared("=", c.args[0], one) for one in c.args[1:]])
+                return _or([self._compared("=", c.args[0], item) for item in c.args[1:]])
             case "BETWEEN":
                 low, high = (
-                    self._compared(name, c.args[0], one) for name, one in ((">=", c.args[1]), ("<=", c.args[2]))
+                    self._compared(name, c.args[0], bound) for name, bound in ((">=", c.args[1]), ("<=", c.args[2]))
                 )
                 return _and([low, high])
             case "LIKE":
                 return self._like(c.args)
-            case "IS NOT DISTINCT FROM" if any(isinstance(one, Literal) and one.value is not None for one in c.args):
+            case "IS NOT DISTINCT FROM" if any(isinstance(side, Literal) and side.value is not None for side in c.args):
                 return self._compared("=", *c.args)
             case "=" | "<>" | "<" | "<=" | ">" | ">=":
                 return self._compared(c.name, *c.args)
@@ -85,15 +85,15 @@ class Conditions:
             return self._flag(c, "false") if isinstance(c, Column) else None
         match c.name:
             case "AND":
-                return _or([self.false(one, depth + 1) for one in c.args])
+                return _or([self.false(operand, depth + 1) for operand in c.args])
             case "OR":
-                return _and([self.false(one, depth + 1) for one in c.args])
+                return _and([self.false(operand, depth + 1) for operand in c.args])
             case "NOT":
                 return self.true(c.args[0], depth + 1)
             case "IS NULL":
                 return self._there(c.args[0])
             case "IN":
-                return _and([self._compared("<>", c.args[0], one) for one in c.args[1:]])
+                return _and([self._compared("<>", c.args[0], item) for item in c.args[1:]])
             case "BETWEEN":
                 return _or([self._compared("<", c.args[0], c.args[1]), self._compared(">", c.args[0], c.args[2])])
             case "LIKE":
@@ -148,13 +148,14 @@ class Conditions:
                 return self._test(field, Op.EXACT, value, True)
             if name == "<>":
                 return And((Not(self._test(field, Op.NULL)), Not(self._test(field, Op.EXACT, value, True))))
-        elif kind.name in _NUMBERS and name != "<>" and (found := self._number(field, name, kind, value)) is not None:
-            return found
+        elif kind.name in _NUMBERS and name != "<>" and (test := self._number(field, name, kind, value)) is not None:
+            return test
         return Not(self._test(field, Op.NULL))
 
     def in_lookup(self, asked: Asked, kind: str) -> Expr | None:
         """Holds whenever a row's value is a key of a lookup's index of ``kind``."""
-        field, of = self._field(asked.key), asked.key.type.name
+        field = self._field(asked.key)
+        of = asked.key.type.name
         if field is None:
             return None
         test = self.leaf(Predicate(field, Op.LOOKUP, asked.lookup, option=asked.index))
@@ -192,7 +193,8 @@ class Conditions:
         if value.type.name not in _TEXT or not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
             return None
         lowered = value.args[0] if isinstance(value, Call) and value.name == "LOWER" else None
-        lower, field = lowered is not None, self._field(value if lowered is None else lowered)
+        lower = lowered is not None
+        field = self._field(value if lowered is None else lowered)
         sign = escape[0] if escape else Literal(None, value.type)
         if field is None or not isinstance(sign, Literal):
             return None
@@ -226,7 +228,7 @@ class Conditions:
 
 def like_parts(pattern: str, escape: str | None) -> list[str] | None:
     """Texts, ``STAR`` and ``ANY`` of a LIKE pattern; None for a bad escape."""
-    found: list[str] = []
+    parts: list[str] = []
     text = ""
     signs = iter(pattern)
     for sign in signs:
@@ -237,38 +239,42 @@ def like_parts(pattern: str, escape: str | None) -> list[str] | None:
             text += behind
         elif sign in "%_":
             if text:
-                found.append(text)
+                parts.append(text)
             text = ""
             part = STAR if sign == "%" else ANY
-            if part == ANY or not found or found[-1] != STAR:
-                found.append(part)
+            if part == ANY or not parts or parts[-1] != STAR:
+                parts.append(part)
         else:
             text += sign
-    return [*found, text] if text else found
+    return [*parts, text] if text else parts
 
 
-def _and(found: Sequence[Expr | None]) -> Expr | None:
-    known = list(dict.fromkeys(one for one in found if one is not None))
-    return And(tuple(known)) if len(known) > 1 else known[0] if known else None
+def _and(operands: Sequence[Expr | None]) -> Expr | None:
+    stated = list(dict.fromkeys(operand for operand in operands if operand is not None))
+    return And(tuple(stated)) if len(stated) > 1 else stated[0] if stated else None
 
 
-def _or(found: Sequence[Expr | None]) -> Expr | None:
-    known = list(dict.fromkeys(found))
-    if not known or None in known:
+def _or(operands: Sequence[Expr | None]) -> Expr | None:
+    alternatives = list(dict.fromkeys(operands))
+    if not alternatives or None in alternatives:
         return None
-    return Or(tuple(one for one in known if one is not None)) if len(known) > 1 else known[0]
+    return (
+        Or(tuple(operand for operand in alternatives if operand is not None))
+        if len(alternatives) > 1
+        else alternatives[0]
+    )
 
 
 def necessary(rules: RuleSet, scan: Scan, when: Expression | None = None, asked: Sequence[Asked] = ()) -> Expr:
-    """What holds for every event for which ``when`` is true and which has its partners in ``asked``. Raises Unsupported
-    when the set would be too large."""
+    """The condition that holds for every event for which ``when`` is true and which has its partners in ``asked``.
+    Raises Unsupported when the set would be too large."""
     conditions = Conditions(rules.leaf, scan)
     parts: list[Expr | None] = [] if when is None else [conditions.true(when)]
-    for one in asked:
-        if not lacking(rules.lookups, one.lookup, one.index):  # else the statement is refused
-            parts.append(conditions.in_lookup(one, rules.lookups[one.lookup].index(one.index).kind))
-    found = _and(parts)
-    return TRUE if found is None else found
+    for question in asked:
+        if not lacking(rules.lookups, question.lookup, question.index):  # else the statement is refused
+            parts.append(conditions.in_lookup(question, rules.lookups[question.lookup].index(question.index).kind))
+    condition = _and(parts)
+    return TRUE if condition is None else condition
 
 
 Name = Callable[[Scan, Expression | None, Sequence[Asked]], str]
@@ -278,20 +284,20 @@ Name = Callable[[Scan, Expression | None, Sequence[Asked]], str]
 def with_rules(node: Node, name: Name, asked: Sequence[Asked] = ()) -> Node:
     """The nodes with the rule of each Scan. ``asked``: by columns of ``node``."""
     if isinstance(node, Calc):
-        exprs = {at: one for at, one in enumerate(node.exprs, 1) if isinstance(one, Column)}
-        asked = [replace(one, key=exprs[one.key.index]) for one in asked if one.key.index in exprs]
+        exprs = {at: expr for at, expr in enumerate(node.exprs, 1) if isinstance(expr, Column)}
+        asked = [replace(question, key=exprs[question.key.index]) for question in asked if question.key.index in exprs]
         if isinstance(node.input, Scan):
             return replace(node, input=replace(node.input, rule=name(node.input, node.when, asked)))
         return replace(node, input=with_rules(node.input, name, asked))
     if isinstance(node, Scan):
         return replace(node, rule=name(node, None, asked))
     if isinstance(node, LookupJoin):
-        asked = [one for one in asked if one.key.index <= len(node.input.columns)]
+        asked = [question for question in asked if question.key.index <= len(node.input.columns)]
         if node.kind in ("INNER", "SEMI") and isinstance(node.key, Column):
             asked.append(Asked(node.key, node.lookup, node.index))
         return replace(node, input=with_rules(node.input, name, asked))
     if isinstance(node, Union):
-        return replace(node, parts=tuple(with_rules(one, name, asked) for one in node.parts))
+        return replace(node, parts=tuple(with_rules(part, name, asked) for part in node.parts))
     changes: dict[str, Any] = {}
     for key in ("input", "left", "right"):
         below = getattr(node, key, None)

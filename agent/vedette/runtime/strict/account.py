@@ -3,7 +3,7 @@
 Per set and input ``stored = judged + backlog + lost``: stored and backlog are counted when the raw log takes an event,
 judged and lost when a commit has moved the set's cursor past it. The rows (``Accounts.rows``) are saved with the
 counters of the commit, so that they are in the raw log's checkpoints as well. A row is ``[log_id, cursor, counters,
-rows_wait]``; versions before wrote it without the last.
+rows_wait]``.
 
 Raw log is kept for a set within its ``max_backlog`` only. Where the log's own budget needs the room and a set is
 further behind than that, or the log is full, the set's cursor moves past the oldest segment (``release``), what lay
@@ -23,13 +23,10 @@ from vedette.inputs.settings import InputSettings
 from vedette.model.counters import Counters, Log, Lost
 from vedette.model.event import Cursor
 from vedette.rawlog.log import RawLog
-from vedette.runtime.progress import Progress
+from vedette.runtime.pipeline.progress import Progress
 from vedette.store.store import Saved
 
 log = structlog.get_logger()
-
-SETS = "sets"
-"""In the counters of a commit: the rows."""
 
 
 class Sent(NamedTuple):
@@ -50,10 +47,6 @@ class Sent(NamedTuple):
     """Rows of its statements wait in its state to be alerts."""
     done: asyncio.Future[None]
     """Done when it is committed."""
-
-
-def counters_of(saved: Saved) -> Mapping[str, Any]:
-    return saved.counters or {}
 
 
 class Account:
@@ -119,12 +112,12 @@ class Account:
         begin = self.committed
 
         def count() -> Counter[str]:
-            found = Counter[str]()
+            events = Counter[str]()
             for header in self._log.headers(begin):
                 if header.offset >= offset:
                     break
-                found[header.input] += header.events
-            return found
+                events[header.input] += header.events
+            return events
 
         lost = await asyncio.to_thread(count)
         for name, events in lost.items():
@@ -146,20 +139,16 @@ class Account:
 
     def broken(self) -> list[str]:
         """The equations that do not hold now."""
-        return [f"rule set {self.name}: {one}" for one in self.counters.identity(self.progress.backlog)]
-
-
-def _rows_wait(row: Any) -> bool:
-    return bool(row and len(row) > 3 and row[3])
+        return [f"rule set {self.name}: {line}" for line in self.counters.identity(self.progress.backlog)]
 
 
 class Accounts:
     """Of all sets in strict isolation, by name."""
 
-    def __init__(self, raw_log: RawLog, counters: Mapping[str, Any], inputs: Sequence[InputSettings] = ()) -> None:
-        """``counters``: of the last commit; ``inputs``: of the agent."""
+    def __init__(self, raw_log: RawLog, rows: Mapping[str, Any], inputs: Sequence[InputSettings] = ()) -> None:
+        """``rows``: of the last commit, by set; ``inputs``: of the agent."""
         self._log, self._inputs = raw_log, inputs
-        self._saved: dict[str, Any] = dict(counters.get(SETS, {}))
+        self._saved: dict[str, Any] = dict(rows)
         self.open: dict[str, Account] = {}
 
     @property
@@ -177,33 +166,34 @@ class Accounts:
         cursor, counters = (Cursor(*row[:2]), row[2]) if row else (Cursor(self._log.log_id, offset), None)
         inputs = self._inputs if cursor.log_id == self._log.log_id else ()  # of a log that is gone nothing comes again
         account = self.open[name] = Account(name, self._log, Saved(cursor, counters, []), max_backlog, inputs)
-        account.rows_wait = _rows_wait(row)
+        account.rows_wait = bool(row) and row[3]
         return account
 
     @property
     def rows_wait(self) -> bool:
         """Whether in the state of some set rows of statements wait to be alerts."""
-        return any(one.rows_wait for one in self.open.values()) or any(map(_rows_wait, self._saved.values()))
+        waiting = [account.rows_wait for account in self.open.values()]
+        return any(waiting) or any(row[3] for row in self._saved.values() if row)
 
     def stored(self, input: str, events: int) -> None:
         """The raw log has taken so many events of an input."""
-        for one in self.open.values():
-            one.stored(input, events)
+        for account in self.open.values():
+            account.stored(input, events)
 
     def rows(self, sent: list[Sent]) -> dict[str, Any]:
         """What is saved with a commit of ``sent``; of sets that have not begun yet as it was."""
-        by_name = {one.account.name: one for one in sent}
-        return {**self._saved, **{name: one.row(by_name.get(name)) for name, one in self.open.items()}}
+        by_name = {account.account.name: account for account in sent}
+        return {**self._saved, **{name: account.row(by_name.get(name)) for name, account in self.open.items()}}
 
     async def release(self, evaluated: int, now: int, *, force: bool = False) -> int:
         """Raw log below this offset is needed by none, given that the others have ``evaluated``. ``force``: room is
         needed now. Raises OSError."""
         least = evaluated
-        for one in [*self.open.values()]:
-            if one.committed < evaluated and not one.committing:
+        for account in [*self.open.values()]:
+            if account.committed < evaluated and not account.committing:
                 wanted = self._log.wanted(now, make_room=force)
-                behind = force or self._log.full() or self._log.end - one.committed > one.max_backlog
-                if wanted is not None and one.committed < wanted <= evaluated and behind:
-                    await one.lose(wanted)
-            least = min(least, one.committed)
+                behind = force or self._log.full() or self._log.end - account.committed > account.max_backlog
+                if wanted is not None and account.committed < wanted <= evaluated and behind:
+                    await account.lose(wanted)
+            least = min(least, account.committed)
         return least

@@ -28,38 +28,13 @@ from typing import Any, NamedTuple
 import msgpack
 
 from vedette.config.settings import Config, RulesetSettings
+from vedette.runtime.strict.watched import Blamed
 
 LENGTH = struct.Struct("<I")
 MAX_FRAME = 512 << 20
 ALIVE_SECONDS = 0.5
-ALL = "*"
-"""In place of a rule's id."""
-UNSCANNED = "-"
-"""The same: not even the prefilter looks at the event."""
 OUT_OF_MEMORY = 71
 """Exit code of a process that ran out of memory."""
-
-
-class Suspect(NamedTuple):
-    """Events from raw offset ``first`` to ``last`` are evaluated one by one and rule by rule."""
-
-    first: int
-    last: int
-
-
-class Blamed(NamedTuple):
-    """What earlier evaluations died of."""
-
-    suspects: tuple[Suspect, ...] = ()
-    excluded: Mapping[int, tuple[str, ...]] = {}
-    """By offset of an event the ids of rules that nobody survived there; ``ALL``: its alerts are not made."""
-    deadly: Mapping[str, int] = {}
-    """By id of a rule on how many events."""
-    condemned: Mapping[str, int] = {}
-    """By id of a correlation or statement how many died while it ran: it goes into quarantine. Ids are cut as the
-    black box has them."""
-    without: Mapping[int, str] = {}
-    """By offset of an event what was at work at it and is in quarantine now, in words."""
 
 
 class Begin(NamedTuple):

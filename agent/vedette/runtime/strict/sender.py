@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from vedette.model.event import Alert
-from vedette.runtime.context import EvaluationContext
-from vedette.runtime.strict.blackbox import NOWHERE, BlackBox, Stage
-from vedette.runtime.uncommitted import Uncommitted
+from vedette.runtime.pipeline.blackbox import NOWHERE, BlackBox, Stage
+from vedette.runtime.pipeline.context import EvaluationContext
+from vedette.runtime.pipeline.uncommitted import Uncommitted
 from vedette.state.state import State
 
 
@@ -24,7 +24,7 @@ class Sender(Uncommitted):
         super().__init__(context)
         self._counters, self._progress, self._state, self._send = context.counters, context.progress, state, send
         self._outbox_bytes, self._long = waiting, False
-        self._made: dict[str, tuple[str, int]] = {}
+        self._batch_counts: dict[str, tuple[str, int]] = {}
         """Of ``alerts``: by the id of their rule its title, and how many."""
         self._now = asyncio.Lock()
         self._answered = asyncio.Event()
@@ -44,8 +44,8 @@ class Sender(Uncommitted):
 
     def _count(self, alert: Alert) -> None:
         self._counters.totals["alerts_made"] += 1
-        _, before = self._made.get(alert.rule_id, ("", 0))
-        self._made[alert.rule_id] = alert.rule_title, before + 1
+        _, before = self._batch_counts.get(alert.rule_id, ("", 0))
+        self._batch_counts[alert.rule_id] = alert.rule_title, before + 1
 
     async def commit(self) -> None:
         async with self._now:
@@ -63,12 +63,12 @@ class Sender(Uncommitted):
                 delta, whole = state.delta(), state.rewritten
             rows_wait = bool(state.statements.waiting)
             self.alerts, self.bytes, self._positions = [], 0, {}
-            made, self._made = self._made, {}
+            batch_counts, self._batch_counts = self._batch_counts, {}
             quarantined = dict(failures.quarantined) if failures.changed else None
             failures.changed = False
             self._answered.clear()
             data = [data for _, data in alerts]
             counters = self._counters.snapshot()
-            self._send(["batch", offset, counters, data, made, delta, begins, whole, quarantined, rows_wait])
+            self._send(["batch", offset, counters, data, batch_counts, delta, begins, whole, quarantined, rows_wait])
             await self._answered.wait()
             progress.committed = offset

@@ -3,21 +3,25 @@
 * A set that becomes strict begins where the evaluation of the others is, with an empty state.
 * One that is merged again, or gone, gives up its cursor and its state; what it had not evaluated is logged
   (``ruleset_merged``), and its events are none of the others' business: they have evaluated theirs.
+
+What starts and follows a process (``supervisor.py``) is imported with the first strict set.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from vedette.config.settings import RulesetSettings
 from vedette.model.counters import Log
-from vedette.runtime.checkpointer import Checkpointer
-from vedette.runtime.context import RunContext
-from vedette.runtime.strict.supervisor import Isolated, StrictSet
+from vedette.runtime.pipeline.checkpointer import Checkpointer
+from vedette.runtime.pipeline.context import RunContext
+
+if TYPE_CHECKING:
+    from vedette.runtime.strict.supervisor import Isolated, StrictSet
 
 log = structlog.get_logger()
 
@@ -44,9 +48,11 @@ class StrictSets:
             if (former.settings, former.isolated) != (settings, isolated):
                 former.replace(settings, isolated)
             return
+        from vedette.runtime.strict.supervisor import StrictSet
+
         context = self._context
         backlog = settings.backlog_bytes(context.config.raw_log)
-        account = context.accounts.begin(settings.name, position, backlog)
+        account = context.isolate().begin(settings.name, position, backlog)
         strict = self.running[settings.name] = StrictSet(context, self._checkpointer, settings, account, isolated)
         log.info(Log.RULESET_ISOLATED, ruleset=settings.name, offset=account.committed)
         if self._group is not None:
@@ -54,14 +60,15 @@ class StrictSets:
 
     async def keep(self, names: set[str]) -> None:
         """All others are strict no more. Raises OSError."""
-        for name in {*self.running, *self._context.accounts.left} - names:
+        accounts = self._context.isolate()
+        for name in {*self.running, *accounts.left} - names:
             strict, task = self.running.pop(name, None), self._tasks.pop(name, None)
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})
             await self._checkpointer.commit()  # what its process sent last
             waiting = sum(strict.account.progress.backlog.values()) if strict is not None else None
-            self._context.accounts.forget(name)
+            accounts.forget(name)
             store, loop = self._context.store, asyncio.get_running_loop()
             await loop.run_in_executor(self._context.writer, store.forget_set, name)
             log.warning(

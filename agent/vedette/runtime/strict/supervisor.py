@@ -23,14 +23,15 @@ import structlog
 
 from vedette.config.settings import RulesetSettings
 from vedette.model.counters import Log
-from vedette.runtime.checkpointer import Checkpointer
-from vedette.runtime.context import RunContext
+from vedette.runtime.pipeline.blackbox import EVENTLESS, BlackBox, Note, Stage
+from vedette.runtime.pipeline.checkpointer import Checkpointer
+from vedette.runtime.pipeline.context import RunContext
 from vedette.runtime.strict.account import Account, Sent
-from vedette.runtime.strict.blackbox import EVENTLESS, BlackBox, Note, Stage
-from vedette.runtime.strict.messages import ALL, UNSCANNED, Begin, Blamed, Suspect
+from vedette.runtime.strict.messages import Begin
 from vedette.runtime.strict.process import Ended, KilledFromOutside, Process
+from vedette.runtime.strict.watched import ALL, UNSCANNED, Blamed, Suspect
 from vedette.store.store import quarantined_of
-from vedette.system.backoff import Backoff
+from vedette.system.trouble import Backoff
 
 log = structlog.get_logger()
 
@@ -109,7 +110,7 @@ class StrictSet:
         self.waiting_until = 0.0
         """Monotonic: when the next process is started; 0: one is running."""
         self.figures: dict[str, Any] = {}
-        self.made = Counter[str]()
+        self.by_rule = Counter[str]()
         """Alerts since the agent began, by the id of their rule."""
         self.titles: dict[str, str] = {}
         """Of these rules."""
@@ -187,7 +188,7 @@ class StrictSet:
             self._again.wait(),
             self._moved(self.account.generation),
         )
-        tasks = [asyncio.create_task(one) for one in parts]
+        tasks = [asyncio.create_task(part) for part in parts]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if tasks[1].done():  # it has ended: why, its conversation knows
@@ -221,9 +222,10 @@ class StrictSet:
             await asyncio.wait({feeding})
 
     def _begin(self) -> Begin:
-        context, account, one = self._context, self.account, self.isolated
+        context, account, isolated = self._context, self.account, self.isolated
         return Begin(
-            context.config, self.settings, one.plan, dict(one.lookups), one.credit, context.raw_log.log_id,
+            context.config, self.settings, isolated.plan, dict(isolated.lookups), isolated.credit,
+            context.raw_log.log_id,
             self._log_now(), context.raw_log.newest, account.committed, account.row()[2],
             context.store.get(quarantined_of(account.name)), self._blamed(),
             {**context.failures.forbidden(), **self._forbidden()}, self._box.descriptor,
@@ -271,21 +273,21 @@ class StrictSet:
             process.kill(f"what it sent is no message: {error}")
 
     async def _commit(
-        self, offset: int, counters: Any, alerts: list[bytes], made: Mapping[Any, Any], state: bytes, begins: bool,
+        self, offset: int, counters: Any, alerts: list[bytes], counts: Mapping[Any, Any], state: bytes, begins: bool,
         whole: bool, quarantined: Any, rows_wait: bool,
     ) -> None:  # fmt: skip
         account = self.account
         if not account.committed <= offset <= self._context.raw_log.end:
             raise ValueError(f"a cursor of {offset}")
-        by_rule = {str(rule): (str(title), int(count)) for rule, (title, count) in made.items()}
+        by_rule = {str(rule): (str(title), int(count)) for rule, (title, count) in counts.items()}
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         sent = Sent(account, offset, _checked(counters), alerts, state, begins, whole, quarantined, rows_wait, done)
         self._checkpointer.take_sent(sent)
         self._pending = done
         self.titles |= {rule: title for rule, (title, _) in by_rule.items()}
-        self.made.update({rule: count for rule, (_, count) in by_rule.items()})
+        self.by_rule.update({rule: count for rule, (_, count) in by_rule.items()})
         await asyncio.shield(done)
-        self._suspects = [one for one in self._suspects if one.last >= offset]
+        self._suspects = [suspect for suspect in self._suspects if suspect.last >= offset]
         self._excluded = {at: rules for at, rules in self._excluded.items() if at >= offset}
         self._without = {at: part for at, part in self._without.items() if at >= offset}
 
@@ -321,7 +323,9 @@ class StrictSet:
         of_plugin, now = note.stage in OF_PLUGINS, time.monotonic()
         at_work = "" if note.stage is Stage.MATCHING or (outside and not of_plugin) else note.part
         if now - self._blamed_at > FORGET_SECONDS:
-            self._at_work = Counter({one: deaths for one, deaths in self._at_work.items() if deaths >= CONDEMNED_AFTER})
+            self._at_work = Counter(
+                {part: deaths for part, deaths in self._at_work.items() if deaths >= CONDEMNED_AFTER}
+            )
         if not at_work or self._at_work[at_work] >= CONDEMNED_AFTER:
             return ""
         self._blamed_at, self._eventless = now, 0

@@ -1,8 +1,8 @@
-"""The evaluator that notes what it is at, and takes apart what an evaluation died of before.
+"""The evaluator that takes apart what an evaluation died of before.
 
-While all goes well it notes each frame, and time's passing, no more. A frame within which one died is evaluated
-**event by event**: each by itself through the prefilter, then rule by rule, then its alerts, each step noted before it
-begins. So are events of rules that were deadly elsewhere. What is then left out, ``Blamed`` says:
+A frame within which one died is evaluated **event by event**: each by itself through the prefilter, then rule by rule,
+then its alerts, each step noted before it begins. So are events of rules that were deadly elsewhere. What is then left
+out, ``Blamed`` says:
 
 * A rule at an event: the event is undecided for it, and kept as a dead letter; after ``DEADLY_EVENTS`` of them the
   rule is in quarantine, as a rule that comes to no answer.
@@ -13,30 +13,53 @@ begins. So are events of rules that were deadly elsewhere. What is then left out
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from vedette.engine.join import Joined
 from vedette.engine.match import Engine, Match, UndecidedEvent
 from vedette.engine.rows import Batch
 from vedette.model.event import Frame
 from vedette.plan.plan import AnyRule
-from vedette.runtime.evaluator import Evaluator
-from vedette.runtime.strict.blackbox import BlackBox, Stage, cut
-from vedette.runtime.strict.messages import ALL, UNSCANNED, Blamed
+from vedette.runtime.pipeline.blackbox import Stage, cut
+from vedette.runtime.pipeline.evaluator import Evaluator
 
 DEADLY_EVENTS = 3
 DIED = "the process that evaluated it did not survive"
+ALL = "*"
+"""In place of a rule's id."""
+UNSCANNED = "-"
+"""The same: not even the prefilter looks at the event."""
+
+
+class Suspect(NamedTuple):
+    """Events from raw offset ``first`` to ``last`` are evaluated one by one and rule by rule."""
+
+    first: int
+    last: int
+
+
+class Blamed(NamedTuple):
+    """What earlier evaluations died of."""
+
+    suspects: tuple[Suspect, ...] = ()
+    excluded: Mapping[int, tuple[str, ...]] = {}
+    """By offset of an event the ids of rules that nobody survived there; ``ALL``: its alerts are not made."""
+    deadly: Mapping[str, int] = {}
+    """By id of a rule on how many events."""
+    condemned: Mapping[str, int] = {}
+    """By id of a correlation or statement how many died while it ran: it goes into quarantine. Ids are cut as the
+    black box has them."""
+    without: Mapping[int, str] = {}
+    """By offset of an event what was at work at it and is in quarantine now, in words."""
 
 
 class Watched(Evaluator):
-    def __init__(self, *arguments: Any, blackbox: BlackBox, blamed: Blamed) -> None:
+    def __init__(self, *arguments: Any, blamed: Blamed) -> None:
         """``arguments``: as for ``Evaluator``."""
         super().__init__(*arguments)
-        self._box, self._blamed = blackbox, blamed
+        self._blamed = blamed
         self._alone = False
         """Whether the frame under way is evaluated event by event."""
-        self._span = (0, 0)
-        """First and last raw offset of the frame under way."""
         for number, rule in enumerate(self.engine.plan.rules):
             events = blamed.deadly.get(cut(rule.id), 0)
             if events >= DEADLY_EVENTS and number not in self.engine.quarantined:
@@ -53,30 +76,24 @@ class Watched(Evaluator):
         if not deaths:
             return
         plan, statements = self.engine.plan, self._state.statements
-        found = {one.id: times for one in plan.statements if (times := deaths.get(cut(one.id)))}
-        statements.mute({*found, *statements.muted()})
-        sharing = statements.muted() if found else set()
+        condemned = {statement.id: times for statement in plan.statements if (times := deaths.get(cut(statement.id)))}
+        statements.mute({*condemned, *statements.muted()})
+        sharing = statements.muted() if condemned else set()
         every: list[AnyRule] = [*plan.correlations, *plan.statements]
-        for one in every:
-            if one.id in sharing or cut(one.id) in deaths:
-                times = deaths.get(cut(one.id), max(found.values(), default=1))
-                self._failures.quarantine(one, times, DIED, self._clock())
+        for rule in every:
+            if rule.id in sharing or cut(rule.id) in deaths:
+                times = deaths.get(cut(rule.id), max(condemned.values(), default=1))
+                self._failures.quarantine(rule, times, DIED, self._clock())
         self._quarantine_again(self.engine)
 
     async def frame(self, frame: Frame) -> None:
-        first, last = self._span = max(frame.offset, self._progress.evaluated), frame.end - 1
-        self._alone = any(one.first <= last and first <= one.last for one in self._blamed.suspects)
-        self._box.note(Stage.FRAME, first, last)
+        first, last = self._span_of(frame)
+        self._alone = any(suspect.first <= last and first <= suspect.last for suspect in self._blamed.suspects)
         await super().frame(frame)
-        self._box.rest()
 
     async def tick(self) -> None:
-        at = self._progress.evaluated
-        self._span = at, at
         self._alone = bool(self._blamed.suspects)
-        self._box.note(Stage.FRAME, at, at)
         await super().tick()
-        self._box.rest()
 
     def _candidates(self, engine: Engine, frame: Frame, first: int) -> Iterator[Joined | Batch]:
         if not self._alone:
@@ -106,7 +123,7 @@ class Watched(Evaluator):
             self._failures.event(event.frame, event.start, event.end, RuntimeError(DIED))
             return
         super().event(engine, event)
-        if self._found:
+        if self._matched:
             with self._box.within(Stage.ALERTS_ALONE, offset):
                 self._make()
         if (part := self._blamed.without.get(offset)) is not None:
@@ -134,18 +151,3 @@ class Watched(Evaluator):
         if left_out:
             self._failures.undecided(engine, event.frame, left_out, self._clock())
         return matches
-
-    def _pass_time(self, received_at: int) -> None:
-        at = self._progress.evaluated
-        self._box.note(Stage.TIME, at, at)  # for each frame: ``within`` takes three times as long
-        super()._pass_time(received_at)
-        self._box.note(Stage.FRAME, *self._span)
-
-    async def _make_rows(self) -> None:
-        if self._rows_wait:
-            with self._box.within(Stage.ROWS, self._progress.evaluated):
-                await super()._make_rows()
-
-    async def _rows_by_turns(self) -> None:
-        with self._box.within(Stage.ROWS, self._progress.evaluated):
-            await super()._rows_by_turns()

@@ -28,29 +28,28 @@ from typing import Any, BinaryIO
 import msgpack
 import structlog
 
+from vedette.decode.formats import base as formats
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.lookup.sets import engine_of
 from vedette.lookup.table import Lookup
 from vedette.model.counters import Counters, Log
 from vedette.model.event import Cursor, Frame
-from vedette.rawlog.checkpoint import Checkpoint
-from vedette.runtime.context import EvaluationContext
-from vedette.runtime.deaths import Decoders
-from vedette.runtime.failures import DeadLetters, Failures
-from vedette.runtime.inputs import context_of
-from vedette.runtime.logs import configure_logging, report_suppressed
-from vedette.runtime.progress import Progress
-from vedette.runtime.restart import RestartPoint
-from vedette.runtime.stored import Stored
+from vedette.rawlog.checkpoint import Checkpoint, RestartPoint
+from vedette.runtime.agent.logs import configure_logging, report_suppressed
+from vedette.runtime.options.inputs import context_of
+from vedette.runtime.pipeline.blackbox import NOWHERE, BlackBox, Stage
+from vedette.runtime.pipeline.context import EvaluationContext
+from vedette.runtime.pipeline.failures import DeadLetters, Failures
+from vedette.runtime.pipeline.progress import Progress
+from vedette.runtime.pipeline.stored import Stored
 from vedette.runtime.strict.beside import LogBeside
-from vedette.runtime.strict.blackbox import NOWHERE, BlackBox, Stage
 from vedette.runtime.strict.messages import ALIVE_SECONDS, LENGTH, OUT_OF_MEMORY, Begin, frame
 from vedette.runtime.strict.sender import Sender
 from vedette.runtime.strict.watched import Watched
 from vedette.state.state import State
 from vedette.store.store import Saved
-from vedette.system import allocator
+from vedette.system import descriptors, memory
 from vedette.system.wallclock import WallClock
 from vedette.udf.host import Host, Limits
 
@@ -94,7 +93,7 @@ def _read(file: BinaryIO) -> bytes:
 class Worker:
     def __init__(self, begin: Begin, taking: BinaryIO, giving: int) -> None:
         self._begin, self._taking, self._giving = begin, taking, giving
-        config, one = begin.config, begin.ruleset
+        config, ruleset = begin.config, begin.ruleset
         self._counters = Counters()
         self._log = LogBeside(config.agent.raw_dir, begin.log_id, self._counters)
         self._log.advance(*begin.log[:3])
@@ -104,15 +103,16 @@ class Worker:
         restart.begin(Checkpoint(), Checkpoint())
         saved = Saved(Cursor(begin.log_id, begin.offset), begin.counters, [])
         progress = Progress(self._log, self._counters, saved, {})
-        self._letters = letters = DeadLetters(config.agent.quarantine_dir / one.name)
+        self._letters = letters = DeadLetters(config.agent.quarantine_dir / ruleset.name)
         failures = FatalFailures(self._counters, letters, begin.log_id, begin.quarantined)
         self._context = EvaluationContext(config, self._log, self._counters, clock, restart, progress, failures)
         self._context.input_contexts.update((item.name, context_of(item)) for item in config.input)
         self._box = box = BlackBox(begin.blackbox)
         if config.plugins.allow:
-            from vedette.runtime import decoders
+            from vedette.runtime.options import decoders
 
-            decoders.adopt(config, Decoders(box, begin.forbidden, careful=bool(begin.blamed.suspects)))
+            calls = decoders.Calls(box, begin.forbidden, careful=bool(begin.blamed.suspects))
+            decoders.adopt(config, calls)
         self._engine = _engine(begin)
         settings = config.functions
         self._functions = Host(Limits(settings.max_seconds, settings.max_memory)) if settings.allow else None
@@ -122,8 +122,8 @@ class Worker:
         self._stored = Stored(self._context)
         self._sender = Sender(self._context, self._state, self._send, begin.log[3], box)
         self._evaluator = Watched(
-            self._context, self._stored, self._sender, self._state, self._engine, begin.credit,
-            blackbox=box, blamed=begin.blamed,
+            self._context, self._stored, self._sender, self._state, self._engine, box, begin.credit,
+            blamed=begin.blamed,
         )  # fmt: skip
         self._started, self._used = time.monotonic(), time.process_time()
 
@@ -132,11 +132,11 @@ class Worker:
             while part := msgpack.unpackb(_read(self._taking))[1]:
                 yield part
 
-        given, state = parts(), self._empty()
+        stored, state = parts(), self._empty()
         try:
-            state.restore(given)
+            state.restore(stored)
         except ValueError as error:
-            for _ in given:
+            for _ in stored:
                 pass
             state = self._empty()  # part of it may have been restored
             log.error(Log.STATE_LOST, reason=str(error), action="correlations and suppression start empty")
@@ -198,12 +198,12 @@ class Worker:
             "evaluation_seconds": tally.seconds,
             "events": tally.events,
             "candidates": tally.candidates,
-            "alerts": sum(self._sender.made.values()),
+            "alerts": sum(self._sender.by_rule.values()),
             "state_bytes": correlations["bytes"] + statements["bytes"],
             "cache_bytes": cache["bytes"],
             "quarantined": quarantined[:LISTED],
             "quarantined_count": len(quarantined),
-            "formats_quarantined": sum(one.guard.quarantined for one in engine.plan.formats),
+            "formats_quarantined": sum(declared.guard.quarantined for declared in engine.plan.formats),
             "undecided": sum(tally.undecided.values()),
             "started_empty": state.started_empty[:LISTED],
             "without_functions": len(state.statements.refused),
@@ -248,8 +248,8 @@ def _bounded(begin: Begin) -> None:
 
 def main() -> int:
     agent = os.getppid()
-    if allocator.LIBC is not None:
-        allocator.LIBC.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    if memory.LIBC is not None:
+        memory.LIBC.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != agent:
         return 0  # it died before
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # of the whole group: the agent says what is to be
@@ -260,7 +260,9 @@ def main() -> int:
         os.dup2(nowhere, descriptor)
     begin: Begin = pickle.loads(_read(taking))  # noqa: S301  # from the agent, over a pipe that nobody else has
     configure_logging(begin.config.log, ruleset=begin.ruleset.name)
-    allocator.settle()
+    memory.settle()
+    descriptors.SPARE.keep()
+    formats.load = descriptors.importing
     _bounded(begin)
     try:
         worker = Worker(begin, taking, giving)

@@ -9,9 +9,9 @@ from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decim
 from typing import Any
 
 from vedette.plan.query import Expression, Type
-from vedette.stream.functions import dates, numbers
-from vedette.stream.functions.table import Failed, Function, Infer, WrongTypes, shown
-from vedette.stream.functions.types import (
+from vedette.stream.functions.table import Function, Infer, WrongTypes, constant, count, gives, shown, takes
+from vedette.stream.values import dates, numbers
+from vedette.stream.values.types import (
     APPROXIMATE,
     BINARY,
     BYTES,
@@ -23,13 +23,10 @@ from vedette.stream.functions.types import (
     STRING,
     TEXT,
     WHOLE,
+    Failed,
     as_decimal,
     common,
-    constant,
-    count,
     decimal,
-    gives,
-    takes,
 )
 
 Two = Callable[[Any, Any], Any]
@@ -41,24 +38,24 @@ _TIMES = (*STAMP, "DATE", "TIME")
 
 def _numbers(args: Sequence[Expression], sign: str) -> tuple[Type, Type]:
     count(args, 2)
-    for place, one in enumerate(args):
-        if one.type == NULL:
+    for place, argument in enumerate(args):
+        if argument.type == NULL:
             raise WrongTypes("write CAST(NULL AS a type) for NULL")
-        if one.type.name not in NUMERIC:
-            raise WrongTypes(f"argument {place + 1} must be a number, not {one.type}; use CAST")
+        if argument.type.name not in NUMERIC:
+            raise WrongTypes(f"argument {place + 1} must be a number, not {argument.type}; use CAST")
     return args[0].type, args[1].type
 
 
 def _result(a: Type, b: Type, sign: str) -> Type:
     """The type of the value of numbers ``a sign b``."""
     if "DECIMAL" not in (a.name, b.name) or a.name in APPROXIMATE or b.name in APPROXIMATE:
-        found = common((a, b))
-        assert found is not None
+        merged = common((a, b))
+        assert merged is not None
         if sign == "%":
-            if found.name in APPROXIMATE:
+            if merged.name in APPROXIMATE:
                 raise WrongTypes("takes whole numbers and DECIMAL")
             return b
-        return found
+        return merged
     a, b = as_decimal(a), as_decimal(b)
     scale = max(a.scale, b.scale)
     if sign in "+-":
@@ -226,10 +223,10 @@ def _sign(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> C
 
 
 def whole_types(args: Sequence[Expression]) -> Type:
-    """Of FLOOR and CEIL of a number."""
+    """Infer the type of FLOOR and CEIL of a number."""
     takes(NUMERIC)(args)
-    given = args[0].type
-    return Type("DECIMAL", given.precision, 0) if given.name == "DECIMAL" else given
+    number = args[0].type
+    return Type("DECIMAL", number.precision, 0) if number.name == "DECIMAL" else number
 
 
 def to_whole(up: bool, type: Type) -> Callable[[Any], Any]:
@@ -245,17 +242,17 @@ def to_whole(up: bool, type: Type) -> Callable[[Any], Any]:
 
 def _round_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     takes(NUMERIC, WHOLE, least=1)(args)
-    given = args[0].type
-    if given.name != "DECIMAL":
-        return given
+    number = args[0].type
+    if number.name != "DECIMAL":
+        return number
     if len(args) > 1 and constant(args[1]) is None:
-        return given
+        return number
     digits = constant(args[1]) if len(args) > 1 else 0
-    if digits >= given.scale:
-        return given
+    if digits >= number.scale:
+        return number
     if digits < 0:
-        return Type("DECIMAL", min(38, given.precision - given.scale + 1), 0)
-    return Type("DECIMAL", given.precision - given.scale + 1 + digits, digits)
+        return Type("DECIMAL", min(38, number.precision - number.scale + 1), 0)
+    return Type("DECIMAL", number.precision - number.scale + 1 + digits, digits)
 
 
 def _rounding(how: str) -> Function:
@@ -280,8 +277,8 @@ def _rounding(how: str) -> Function:
             exact = Decimal(numbers.single_text(value) if type.name == "FLOAT" else repr(value))
             if int(exact.as_tuple().exponent) > -digits:
                 return value if value else 0.0
-            found = float(exact.quantize(Decimal(1).scaleb(-digits), how, _WIDE))
-            return numbers.single(found) if type.name == "FLOAT" else found + 0.0
+            result = float(exact.quantize(Decimal(1).scaleb(-digits), how, _WIDE))
+            return numbers.single(result) if type.name == "FLOAT" else result + 0.0
 
         return rounded
 

@@ -9,63 +9,55 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
+from vedette.plan.numbers import BITS
 from vedette.plan.query import Expression, Type
-from vedette.plan.widths import BITS
-from vedette.stream.functions import dates, numbers
-from vedette.stream.functions.table import Failed, Function, WrongTypes
-from vedette.stream.functions.types import (
-    APPROXIMATE,
-    BINARY,
-    NULL,
-    NUMERIC,
-    STAMP,
-    TEXT,
-    WHOLE,
-    count,
-)
+from vedette.stream.functions.table import Function, WrongTypes, count
+from vedette.stream.values import dates, numbers
+from vedette.stream.values.types import APPROXIMATE, BINARY, NULL, NUMERIC, STAMP, TEXT, WHOLE, Failed
 
 Change = Callable[[Any], Any]
 
 
-def implicit(given: Type, to: Type) -> Change | None:
-    """What brings values of ``given`` to ``to`` where SQL asks for no cast; None if nothing is to be done."""
-    if given in (to, NULL) or (given.name in TEXT and to.name in TEXT):
+def implicit(source: Type, to: Type) -> Change | None:
+    """Return what brings values of ``source`` to ``to`` where SQL asks for no cast; None: nothing is to be done."""
+    if source in (to, NULL) or (source.name in TEXT and to.name in TEXT):
         return None
-    if given.name in WHOLE and to.name in WHOLE and BITS[given.name] <= BITS[to.name]:
+    if source.name in WHOLE and to.name in WHOLE and BITS[source.name] <= BITS[to.name]:
         return None
-    if given.name in STAMP and to.name in STAMP and given.precision <= to.precision:
+    if source.name in STAMP and to.name in STAMP and source.precision <= to.precision:
         return None
-    if given.name in BINARY and to.name in BINARY:
+    if source.name in BINARY and to.name in BINARY:
         return None
-    change = conversion(given, to)
+    change = conversion(source, to)
     if change is None:
-        raise WrongTypes(f"{given} is not converted to {to}; use CAST")
+        raise WrongTypes(f"{source} is not converted to {to}; use CAST")
     return change
 
 
-def conversion(given: Type, to: Type) -> Change | None:
-    """What casts a value (not NULL) of ``given`` to ``to``; it raises ``Failed``. None where Flink has no such cast."""
-    if given == to:
+def conversion(source: Type, to: Type) -> Change | None:
+    """Return what casts a value (not NULL) of ``source`` to ``to``, which raises ``Failed``; None: Flink has no such
+    cast."""
+    if source == to:
         return _same
     if to.name in TEXT:
-        return _to_text(given, to)
+        return _to_text(source, to)
     if to.name in WHOLE:
-        return _to_whole(given, to.name)
+        return _to_whole(source, to.name)
     match to.name:
         case "FLOAT" | "DOUBLE":
-            return _to_float(given, to.name)
+            return _to_float(source, to.name)
         case "DECIMAL":
-            return _to_decimal(given, to)
+            return _to_decimal(source, to)
         case "BOOLEAN":
-            return _boolean if given.name in TEXT else bool if given.name in NUMERIC else None
+            return _boolean if source.name in TEXT else bool if source.name in NUMERIC else None
         case "DATE" | "TIME" | "TIMESTAMP" | "TIMESTAMP_LTZ":
-            return _to_time(given, to)
+            return _to_time(source, to)
         case "BINARY" | "VARBINARY" | "BYTES":
-            return _to_bytes(given, to)
-        case "INTERVAL_SECOND" | "INTERVAL_MONTH" if given.name == to.name:
+            return _to_bytes(source, to)
+        case "INTERVAL_SECOND" | "INTERVAL_MONTH" if source.name == to.name:
             return _same
-        case "ARRAY" | "MAP" | "ROW" if given.name == to.name:
-            return _to_nested(given, to)
+        case "ARRAY" | "MAP" | "ROW" if source.name == to.name:
+            return _to_nested(source, to)
     return None
 
 
@@ -73,24 +65,24 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _to_whole(given: Type, name: str) -> Change | None:
+def _to_whole(source: Type, name: str) -> Change | None:
     wrap = numbers.WRAP[name]
-    if given.name in WHOLE:
+    if source.name in WHOLE:
         return wrap
-    if given.name in TEXT:
+    if source.name in TEXT:
         return lambda value: numbers.whole_of_text(value, name)
-    if given.name in APPROXIMATE:
+    if source.name in APPROXIMATE:
         return lambda value: numbers.whole_of_float(value, name)
-    if given.name == "DECIMAL":
+    if source.name == "DECIMAL":
         return lambda value: wrap(numbers.cut(value))
-    return int if given.name == "BOOLEAN" else None
+    return int if source.name == "BOOLEAN" else None
 
 
-def _to_float(given: Type, name: str) -> Change | None:
+def _to_float(source: Type, name: str) -> Change | None:
     change: Change
-    if given.name in TEXT:
+    if source.name in TEXT:
         change = numbers.float_of_text
-    elif given.name in NUMERIC or given.name == "BOOLEAN":
+    elif source.name in NUMERIC or source.name == "BOOLEAN":
         change = float
     else:
         return None
@@ -99,23 +91,23 @@ def _to_float(given: Type, name: str) -> Change | None:
     return lambda value: numbers.single(change(value))
 
 
-def _to_decimal(given: Type, to: Type) -> Change | None:
+def _to_decimal(source: Type, to: Type) -> Change | None:
     change = numbers.rounder(to)
-    if given.name in TEXT:
+    if source.name in TEXT:
         return lambda value: _within(change(numbers.decimal_of_text(value)), value, to)
-    if given.name == "FLOAT":
+    if source.name == "FLOAT":
         return lambda value: change(Decimal(numbers.single_text(value)) if value - value == 0 else value)
-    if given.name in NUMERIC:
+    if source.name in NUMERIC:
         return change
-    if given.name == "BOOLEAN":
+    if source.name == "BOOLEAN":
         return lambda value: change(int(value))
     return None
 
 
-def _within(found: Decimal | None, text: str, to: Type) -> Decimal:
-    if found is None:
+def _within(rounded: Decimal | None, text: str, to: Type) -> Decimal:
+    if rounded is None:
         raise Failed(f"{text!r:.60} is beyond {to}")
-    return found
+    return rounded
 
 
 _TRUE = {"t", "true", "y", "yes", "1"}
@@ -131,9 +123,9 @@ def _boolean(value: str) -> bool:
     raise Failed(f"{value!r:.60} is no BOOLEAN")
 
 
-def _to_time(given: Type, to: Type) -> Change | None:
+def _to_time(source: Type, to: Type) -> Change | None:
     digits = to.precision
-    match given.name, to.name:
+    match source.name, to.name:
         case (("CHAR" | "VARCHAR" | "STRING"), "DATE"):
             return dates.date_of_text
         case (("CHAR" | "VARCHAR" | "STRING"), "TIME"):
@@ -169,9 +161,9 @@ def _cut_time(of_day: int, digits: int) -> int:
     return (of_day - of_day % step if of_day >= 0 else of_day + -of_day % step) % dates.DAY_MS
 
 
-def _to_bytes(given: Type, to: Type) -> Change | None:
+def _to_bytes(source: Type, to: Type) -> Change | None:
     most = to.precision
-    if given.name not in (*TEXT, *BINARY):
+    if source.name not in (*TEXT, *BINARY):
         return None
 
     def change(value: Any) -> bytes:
@@ -185,29 +177,31 @@ def _to_bytes(given: Type, to: Type) -> Change | None:
     return change
 
 
-def _to_nested(given: Type, to: Type) -> Change | None:
+def _to_nested(source: Type, to: Type) -> Change | None:
     if to.name == "ROW":
-        pairs = zip(given.args, to.args, strict=True) if len(given.args) == len(to.args) else ()
-        parts = [conversion(one, other) for (_, one), (_, other) in pairs]
+        pairs = zip(source.args, to.args, strict=True) if len(source.args) == len(to.args) else ()
+        parts = [conversion(inner, other) for (_, inner), (_, other) in pairs]
     else:
-        parts = [conversion(one, other) for one, other in zip(given.args, to.args, strict=True)]
+        parts = [conversion(inner, other) for inner, other in zip(source.args, to.args, strict=True)]
     changes = [part for part in parts if part is not None]
     if not changes or len(changes) != len(parts):
         return None
     first, last = changes[0], changes[-1]
     if to.name == "ARRAY":
-        return lambda value: tuple(None if one is None else first(one) for one in value)
+        return lambda value: tuple(None if element is None else first(element) for element in value)
     if to.name == "MAP":
-        return lambda value: {first(key): None if one is None else last(one) for key, one in value.items()}
-    return lambda value: tuple(None if one is None else change(one) for one, change in zip(value, changes, strict=True))
+        return lambda value: {first(key): None if item is None else last(item) for key, item in value.items()}
+    return lambda value: tuple(
+        None if field is None else change(field) for field, change in zip(value, changes, strict=True)
+    )
 
 
 # --- texts
 
 
-def text_of(given: Type) -> Change | None:
-    """What writes values of a type as CAST(… AS STRING) does."""
-    match given.name:
+def text_of(of: Type) -> Change | None:
+    """Return what writes values of a type as CAST(… AS STRING) does."""
+    match of.name:
         case "CHAR" | "VARCHAR" | "STRING":
             return _same
         case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
@@ -223,9 +217,9 @@ def text_of(given: Type) -> Change | None:
         case "DATE":
             return dates.date_text
         case "TIME":
-            return lambda value: dates.time_text(value, given.precision)
+            return lambda value: dates.time_text(value, of.precision)
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
-            return lambda value: dates.stamp_text(value, given.precision)
+            return lambda value: dates.stamp_text(value, of.precision)
         case "BINARY" | "VARBINARY" | "BYTES":
             return lambda value: value.decode("utf-8", "replace")
         case "INTERVAL_MONTH":
@@ -233,7 +227,7 @@ def text_of(given: Type) -> Change | None:
         case "INTERVAL_SECOND":
             return _interval_text
         case "ARRAY" | "MAP" | "ROW":
-            return _nested_text(given)
+            return _nested_text(of)
     return None
 
 
@@ -244,9 +238,9 @@ def _interval_text(value: int) -> str:
     return f"{'-' if value < 0 else '+'}{days} {clock}"
 
 
-def _nested_text(given: Type) -> Change | None:
-    types = [one for _, one in given.args] if given.name == "ROW" else list(given.args)
-    parts = [text_of(one) for one in types]
+def _nested_text(of: Type) -> Change | None:
+    types = [kind for _, kind in of.args] if of.name == "ROW" else list(of.args)
+    parts = [text_of(kind) for kind in types]
     writers = [part for part in parts if part is not None]
     if len(writers) != len(parts):
         return None
@@ -255,15 +249,15 @@ def _nested_text(given: Type) -> Change | None:
     def written(write: Change, value: Any) -> str:
         return "NULL" if value is None else write(value)
 
-    if given.name == "ARRAY":
-        return lambda value: f"[{', '.join(written(first, one) for one in value)}]"
-    if given.name == "MAP":
+    if of.name == "ARRAY":
+        return lambda value: f"[{', '.join(written(first, element) for element in value)}]"
+    if of.name == "MAP":
         return lambda value: f"{{{', '.join(f'{written(first, k)}={written(last, v)}' for k, v in value.items())}}}"
-    return lambda value: f"({', '.join(written(write, one) for write, one in zip(writers, value, strict=True))})"
+    return lambda value: f"({', '.join(written(write, field) for write, field in zip(writers, value, strict=True))})"
 
 
-def _to_text(given: Type, to: Type) -> Change | None:
-    write = text_of(given)
+def _to_text(source: Type, to: Type) -> Change | None:
+    write = text_of(source)
     most = to.precision
     if write is None or not most:
         return write

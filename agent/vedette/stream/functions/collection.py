@@ -7,21 +7,8 @@ from typing import Any
 
 from vedette.plan.query import Expression, Type
 from vedette.stream.functions import cast
-from vedette.stream.functions.table import Failed, Function, Infer, WrongTypes
-from vedette.stream.functions.types import (
-    BOOLEAN,
-    INT,
-    STRING,
-    TEXT,
-    WHOLE,
-    common,
-    constant,
-    count,
-    gives,
-    of,
-    shared,
-    takes,
-)
+from vedette.stream.functions.table import Function, Infer, WrongTypes, constant, count, gives, of, shared, takes
+from vedette.stream.values.types import BOOLEAN, INT, STRING, TEXT, WHOLE, Failed, common
 
 _ARRAY, _MAP, _ROW = ("ARRAY",), ("MAP",), ("ROW",)
 
@@ -31,27 +18,27 @@ def _array(of: Type) -> Type:
 
 
 def _key(value: Any) -> Any:
-    """What makes equal values equal for a set: arrays and maps in arrays as texts."""
+    """Return what makes equal values equal for a set: arrays and maps in arrays as texts."""
     return value if not isinstance(value, dict) else repr(sorted(value.items(), key=repr))
 
 
 # --- made
 
 
-def _made_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+def _construct_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     count(args, 1, 10_000)
     return _array(shared(args))
 
 
 def _converters(args: Sequence[Expression], to: Type) -> list[Callable[[Any], Any] | None]:
-    return [cast.implicit(one.type, to) for one in args]
+    return [cast.implicit(argument.type, to) for argument in args]
 
 
 def _as(value: Any, change: Callable[[Any], Any] | None) -> Any:
     return value if value is None or change is None else change(value)
 
 
-def _made(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+def _construct(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
     changes = _converters(args, type.args[0])
     if not any(changes):
         return lambda *values: values
@@ -66,11 +53,11 @@ def _map_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 def _map(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
     keys, values = _converters(args[::2], type.args[0]), _converters(args[1::2], type.args[1])
-    return lambda *given: dict(zip(map(_as, given[::2], keys), map(_as, given[1::2], values), strict=True))
+    return lambda *listed: dict(zip(map(_as, listed[::2], keys), map(_as, listed[1::2], values), strict=True))
 
 
 def _row_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
-    return Type("ROW", args=tuple((f"EXPR${place}", one.type) for place, one in enumerate(args)))
+    return Type("ROW", args=tuple((f"EXPR${place}", argument.type) for place, argument in enumerate(args)))
 
 
 # --- elements
@@ -78,18 +65,18 @@ def _row_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 def _item_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     count(args, 2)
-    given, index = args[0].type, args[1].type
-    if given.name == "ARRAY":
+    container, index = args[0].type, args[1].type
+    if container.name == "ARRAY":
         takes(_ARRAY, WHOLE)(args)
         place = constant(args[1])
         if place is not None and place < 1:
             raise WrongTypes(f"an array's elements are counted from 1, not {place}")
-        element: Type = given.args[0]
+        element: Type = container.args[0]
         return element
-    if given.name == "MAP":
-        if common((given.args[0], index)) is None:
-            raise WrongTypes(f"the keys are {given.args[0]}, not {index}")
-        value: Type = given.args[1]
+    if container.name == "MAP":
+        if common((container.args[0], index)) is None:
+            raise WrongTypes(f"the keys are {container.args[0]}, not {index}")
+        value: Type = container.args[1]
         return value
     raise WrongTypes("[ ] stands behind an array or a map")
 
@@ -105,8 +92,8 @@ def _field_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     takes(_ROW)(args)
     for name, of_field in args[0].type.args:
         if name == options[0]:
-            found: Type = of_field
-            return found
+            field_type: Type = of_field
+            return field_type
     raise WrongTypes(f"there is no field {options[0]}; there is {', '.join(name for name, _ in args[0].type.args)}")
 
 
@@ -117,8 +104,8 @@ def _field(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> 
 
 def _element_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     takes(_ARRAY)(args)
-    found: Type = args[0].type.args[0]
-    return found
+    element: Type = args[0].type.args[0]
+    return element
 
 
 def _element(value: Sequence[Any]) -> Any:
@@ -137,9 +124,11 @@ def _of_array(result: Callable[[Type], Type], rest: int = 0, least: int | None =
         count(args, (1 + rest) if least is None else least, 1 + rest)
         takes(_ARRAY)(args[:1])
         element: Type = args[0].type.args[0]
-        for place, one in enumerate(args[1:], 2):
-            if common((element, one.type)) != element and not (element.name in TEXT and one.type.name in TEXT):
-                raise WrongTypes(f"argument {place} must be {element}, as the elements are, not {one.type}")
+        for place, argument in enumerate(args[1:], 2):
+            if common((element, argument.type)) != element and not (
+                element.name in TEXT and argument.type.name in TEXT
+            ):
+                raise WrongTypes(f"argument {place} must be {element}, as the elements are, not {argument.type}")
         return result(element)
 
     return infer
@@ -150,17 +139,17 @@ def _with_element(compute: Callable[..., Any]) -> Callable[..., Any]:
 
     def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
         change = cast.implicit(args[1].type, args[0].type.args[0])
-        return lambda value, one: None if value is None else compute(value, _as(one, change))
+        return lambda value, element: None if value is None else compute(value, _as(element, change))
 
     return bind
 
 
 def _arrays_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     takes(_ARRAY, _ARRAY, least=1, more=True)(args)
-    found = common(of(args))
-    if found is None:
+    merged = common(of(args))
+    if merged is None:
         raise WrongTypes("the arrays have elements of different types")
-    return found
+    return merged
 
 
 def _arrays(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,7 +161,7 @@ def _arrays(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _by_key(values: Sequence[Any]) -> dict[Any, Any]:
-    """Of equal elements the last one, in the place of the first; by what makes them equal."""
+    """Return of equal elements the last one, in the place of the first; by what makes them equal."""
     return {(element.__class__, _key(element)): element for element in values}
 
 
@@ -198,8 +187,8 @@ def _sort_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 
 def _sort(values: Sequence[Any], ascending: bool = True, nulls_first: bool | None = None) -> tuple[Any, ...]:
-    nulls = [one for one in values if one is None]
-    ordered = sorted((one for one in values if one is not None), reverse=not ascending)
+    nulls = [element for element in values if element is None]
+    ordered = sorted((element for element in values if element is not None), reverse=not ascending)
     return (*nulls, *ordered) if (ascending if nulls_first is None else nulls_first) else (*ordered, *nulls)
 
 
@@ -212,7 +201,7 @@ def _slice(values: Sequence[Any], start: int, end: int | None = None) -> tuple[A
 
 
 def _join(values: Sequence[Any], separator: str, missing: str | None = None) -> str:
-    texts = (missing if one is None else one for one in values)
+    texts = (missing if element is None else element for element in values)
     return separator.join(text for text in texts if text is not None)
 
 
@@ -223,12 +212,12 @@ def _join_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     return STRING
 
 
-def _position(values: Sequence[Any], one: Any) -> int | None:
-    return None if one is None else next((place for place, each in enumerate(values, 1) if each == one), 0)
+def _position(values: Sequence[Any], wanted: Any) -> int | None:
+    return None if wanted is None else next((place for place, each in enumerate(values, 1) if each == wanted), 0)
 
 
 def _extreme(choose: Callable[..., Any]) -> Callable[[Sequence[Any]], Any]:
-    return lambda values: choose((one for one in values if one is not None), default=None)
+    return lambda values: choose((element for element in values if element is not None), default=None)
 
 
 # --- maps
@@ -248,7 +237,7 @@ def _maps_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 
 def _union(*maps: dict[Any, Any]) -> dict[Any, Any]:
-    return {key: value for one in maps for key, value in one.items()}
+    return {key: value for mapping in maps for key, value in mapping.items()}
 
 
 def _from_arrays_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
@@ -263,17 +252,17 @@ def _from_arrays(keys: Sequence[Any], values: Sequence[Any]) -> dict[Any, Any]:
 
 
 def _str_to_map(text: str, entries: str = ",", pairs: str = "=") -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    mapping: dict[str, str | None] = {}
     for entry in text.split(entries) if text else ():
         key, has, value = entry.partition(pairs)
-        found[key] = value if has else None
-    return found
+        mapping[key] = value if has else None
+    return mapping
 
 
 def _str_to_map_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     takes(TEXT, TEXT, TEXT, least=1)(args)
-    for one in args[1:]:
-        mark = constant(one)
+    for argument in args[1:]:
+        mark = constant(argument)
         if not isinstance(mark, str) or not mark or set(mark) & set(".^$*+?()[]{}|\\"):
             raise WrongTypes("the separators are constants without characters of regular expressions")
     return Type("MAP", args=(STRING, STRING))
@@ -286,7 +275,8 @@ def _same_array(element: Type) -> Type:
 _ENTRY = ("key", "value")
 
 FUNCTIONS: dict[str, Function] = {
-    "ARRAY": Function(_made_types, _slice, nulls=True, bind=_made, example="ARRAY[1, 2.5]", gives="[1.0, 2.5]"),
+    "ARRAY": Function(_construct_types, _slice, nulls=True, bind=_construct, example="ARRAY[1, 2.5]",
+                      gives="[1.0, 2.5]"),
     "MAP": Function(_map_types, _slice, nulls=True, bind=_map, example="MAP['a', 1]", gives="{a=1}"),
     "ROW": Function(_row_types, lambda *values: values, nulls=True, example="ROW(1, 'a')", gives="(1, a)"),
     "ITEM": Function(_item_types, _slice, bind=_item, example="MAP['a', 1]['a']", gives="1",
@@ -296,17 +286,17 @@ FUNCTIONS: dict[str, Function] = {
                         says="the only one; of several the row is dropped"),
     "CARDINALITY": Function(gives(INT, takes(("ARRAY", "MAP"))), len, example="CARDINALITY(ARRAY[1, 2])", gives="2"),
     "ARRAY_CONTAINS": Function(_of_array(lambda element: BOOLEAN, 1), _slice, nulls=True,
-                               bind=_with_element(lambda values, one: one in values),
+                               bind=_with_element(lambda values, element: element in values),
                                example="ARRAY_CONTAINS(ARRAY['a', 'b'], 'b')", gives="TRUE"),
     "ARRAY_POSITION": Function(_of_array(lambda element: INT, 1), _slice, nulls=True, bind=_with_element(_position),
                                example="ARRAY_POSITION(ARRAY['a', 'b'], 'b')", gives="2", says="0 for none"),
     "ARRAY_REMOVE": Function(_of_array(_same_array, 1), _slice, nulls=True, bind=_with_element(
-        lambda values, one: tuple(each for each in values if each != one)), example="ARRAY_REMOVE(ARRAY[1, 2, 1], 1)",
-        gives="[2]"),
+        lambda values, unwanted: tuple(each for each in values if each != unwanted)),
+        example="ARRAY_REMOVE(ARRAY[1, 2, 1], 1)", gives="[2]"),
     "ARRAY_APPEND": Function(_of_array(_same_array, 1), _slice, nulls=True, bind=_with_element(
-        lambda values, one: (*values, one)), example="ARRAY_APPEND(ARRAY[1], 2)", gives="[1, 2]"),
+        lambda values, element: (*values, element)), example="ARRAY_APPEND(ARRAY[1], 2)", gives="[1, 2]"),
     "ARRAY_PREPEND": Function(_of_array(_same_array, 1), _slice, nulls=True, bind=_with_element(
-        lambda values, one: (one, *values)), example="ARRAY_PREPEND(ARRAY[1], 2)", gives="[2, 1]"),
+        lambda values, element: (element, *values)), example="ARRAY_PREPEND(ARRAY[1], 2)", gives="[2, 1]"),
     "ARRAY_DISTINCT": Function(_of_array(_same_array), _distinct, example="ARRAY_DISTINCT(ARRAY[1, 2, 1])",
                                gives="[1, 2]"),
     "ARRAY_REVERSE": Function(_of_array(_same_array), lambda values: values[::-1], example="ARRAY_REVERSE(ARRAY[1, 2])",

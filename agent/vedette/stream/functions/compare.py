@@ -7,8 +7,8 @@ from typing import Any
 
 from vedette.plan.query import Expression, Literal, Type
 from vedette.stream.functions import cast
-from vedette.stream.functions.table import Function, Infer, WrongTypes, shown
-from vedette.stream.functions.types import (
+from vedette.stream.functions.table import Function, Infer, WrongTypes, count, of, shared, shown
+from vedette.stream.values.types import (
     APPROXIMATE,
     BOOLEAN,
     DOUBLE,
@@ -20,9 +20,6 @@ from vedette.stream.functions.types import (
     TEXT,
     WHOLE,
     common,
-    count,
-    of,
-    shared,
 )
 
 # --- = <> < <= > >=
@@ -44,9 +41,9 @@ def comparable(a: Type, b: Type, ordered: bool) -> Type | None:
     number."""
     if a.name in NUMERIC and b.name in NUMERIC and (a.name in APPROXIMATE or b.name in APPROXIMATE):
         return FLOAT if {a.name, b.name} <= {*WHOLE, "FLOAT"} else DOUBLE
-    found = common((a, b))
-    if found is not None:
-        return found
+    merged = common((a, b))
+    if merged is not None:
+        return merged
     for text, other in ((a, b), (b, a)):
         if text.name in TEXT and (other.name in (*STAMP, "DATE", "TIME") or (ordered and other.name in NUMERIC)):
             return other
@@ -95,7 +92,7 @@ def turned(name: str, args: Sequence[Expression]) -> str | None:
 
 def both(args: Sequence[Expression], to: Type) -> list[Callable[[Any], Any] | None]:
     """For each argument what brings its values to ``to``; None where they are so."""
-    return [cast.implicit(one.type, to) for one in args]
+    return [cast.implicit(argument.type, to) for argument in args]
 
 
 def _same(value: Any) -> Any:
@@ -118,15 +115,15 @@ def _in_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 def _in_type(args: Sequence[Expression]) -> Type:
     """The type in which IN compares; here a number beside texts is one of them, and a DECIMAL beside a FLOAT is."""
-    found = args[0].type
-    if {one.type.name in TEXT for one in args} == {True, False} and all(
-        one.type.name in (*TEXT, *NUMERIC, "NULL") for one in args
+    merged = args[0].type
+    if {argument.type.name in TEXT for argument in args} == {True, False} and all(
+        argument.type.name in (*TEXT, *NUMERIC, "NULL") for argument in args
     ):
         return STRING
-    for one in args[1:]:
-        if found != FLOAT or one.type.name not in (*WHOLE, "DECIMAL"):
-            found = compared((Literal(None, found), one), True)
-    return found
+    for argument in args[1:]:
+        if merged != FLOAT or argument.type.name not in (*WHOLE, "DECIMAL"):
+            merged = compared((Literal(None, merged), argument), True)
+    return merged
 
 
 def _in(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
@@ -137,10 +134,10 @@ def _in(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Cal
             return None
         value = to[0](value) if to[0] else value
         unknown = False
-        for place, one in enumerate(listed, 1):
-            if one is None:
+        for place, candidate in enumerate(listed, 1):
+            if candidate is None:
                 unknown = True
-            elif (change(one) if (change := to[place]) else one) == value:
+            elif (change(candidate) if (change := to[place]) else candidate) == value:
                 return True
         return None if unknown else False
 
@@ -173,10 +170,11 @@ def _between(symmetric: bool) -> Function:
             return None if above is None or below is None else True
 
         def either(x: Any, a: Any, b: Any) -> bool | None:
-            one, other = within(x, a, b), other_way(x, b, a)
-            if one or other:
+            forwards = within(x, a, b)
+            backwards = other_way(x, b, a)
+            if forwards or backwards:
                 return True
-            return None if one is None or other is None else False
+            return None if forwards is None or backwards is None else False
 
         if not symmetric:
             return within
@@ -193,7 +191,7 @@ def _distinct(negated: bool) -> Function:
         return BOOLEAN
 
     def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
-        left, right = (one or _same for one in both(args, compared(args, False)))
+        left, right = (change or _same for change in both(args, compared(args, False)))
 
         def test(a: Any, b: Any) -> bool:
             same = a is b if a is None or b is None else left(a) == right(b)
@@ -209,14 +207,10 @@ def _distinct(negated: bool) -> Function:
 
 def _logic(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     count(args, 1, 100_000)
-    for place, one in enumerate(args):
-        if one.type not in (BOOLEAN, NULL):
-            raise WrongTypes(f"argument {place + 1} must be BOOLEAN, not {one.type}")
+    for place, argument in enumerate(args):
+        if argument.type not in (BOOLEAN, NULL):
+            raise WrongTypes(f"argument {place + 1} must be BOOLEAN, not {argument.type}")
     return BOOLEAN
-
-
-def _one(args: Sequence[Expression]) -> None:
-    count(args, 1)
 
 
 def conjunction(*values: bool | None) -> bool | None:
@@ -241,14 +235,14 @@ def _is(test: Callable[[Any], bool], any_type: bool = False) -> Function:
 def _case_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     if len(args) < 3 or len(args) % 2 == 0:
         raise WrongTypes("takes pairs of WHEN and THEN, and ELSE")
-    for one in args[:-1:2]:
-        if one.type not in (BOOLEAN, NULL):
-            raise WrongTypes(f"WHEN must be BOOLEAN, not {one.type}")
+    for when in args[:-1:2]:
+        if when.type not in (BOOLEAN, NULL):
+            raise WrongTypes(f"WHEN must be BOOLEAN, not {when.type}")
     return shared([*args[1::2], args[-1]])
 
 
 def _case(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
-    to = [cast.implicit(one.type, type) or _same for one in args]
+    to = [cast.implicit(argument.type, type) or _same for argument in args]
 
     def choose(*values: Any) -> Any:
         for place in range(0, len(values) - 1, 2):
@@ -265,14 +259,14 @@ def _case(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> C
 def _common_types(least: int, most: int = 1000) -> Infer:
     def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
         count(args, least, most)
-        found = shared(args)
-        return DOUBLE if found == FLOAT and any(one.type == DOUBLE for one in args) else found
+        merged = shared(args)
+        return DOUBLE if merged == FLOAT and any(argument.type == DOUBLE for argument in args) else merged
 
     return infer
 
 
 def _first(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
-    to = [cast.implicit(one.type, type) or _same for one in args]
+    to = [cast.implicit(argument.type, type) or _same for argument in args]
 
     def choose(*values: Any) -> Any:
         for value, change in zip(values, to, strict=True):
@@ -295,13 +289,13 @@ def _nullif_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 
 def _nullif(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
-    left, right = (one or _same for one in both(args, compared(args, False)))
+    left, right = (change or _same for change in both(args, compared(args, False)))
     return lambda a, b: None if a is None or (b is not None and left(a) == right(b)) else a
 
 
 def _extreme(choose: Callable[..., Any]) -> Function:
     def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
-        to = [cast.implicit(one.type, type) or _same for one in args]
+        to = [cast.implicit(argument.type, type) or _same for argument in args]
         if type.name in APPROXIMATE:  # NaN is above all
             return lambda *values: choose(
                 (change(value) for value, change in zip(values, to, strict=True)),

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable
 
 from vedette.plan.query import Type
-from vedette.stream.functions.table import Failed, Function
-from vedette.stream.functions.types import TEXT, WHOLE, gives, takes
+from vedette.stream.functions.table import Function, gives, takes
+from vedette.stream.values.types import TEXT, WHOLE, Failed
 
 
 def _digest(name: str) -> Callable[[str], str]:

@@ -13,7 +13,7 @@ from typing import Any
 import regex
 
 from vedette.decode.bounded import compiled as compiled_by_regex
-from vedette.stream.functions.table import Failed
+from vedette.stream.values.types import Failed
 
 TIMEOUT = 0.05
 """Seconds that one search may take; then the row fails (as in ``engine/fallback.py``)."""
@@ -59,61 +59,61 @@ class _Reader:
         return self.text[self.at : self.at + length]
 
     def take(self, length: int = 1) -> str:
-        found = self.peek(length)
-        if len(found) < length:
+        characters = self.peek(length)
+        if len(characters) < length:
             raise BadPattern("it ends too early")
         self.at += length
-        return found
+        return characters
 
     # --- the parts
 
     def whole(self) -> str:
-        made: list[str] = []
+        parts: list[str] = []
         quantified = True
         """Whether a quantifier may not stand here."""
         while self.at < len(self.text):
-            start = len(made)
+            start = len(parts)
             character = self.take()
             match character:
                 case "\\":
-                    made.append(self.escape())
+                    parts.append(self.escape())
                 case "[":
-                    made.append(self.set())
+                    parts.append(self.set())
                 case "(":
-                    made.append(self.group())
+                    parts.append(self.group())
                 case ")":
                     if len(self.flags) == 1:
                         raise BadPattern("a ) without (")
                     self.flags.pop()
-                    made.append(")")
+                    parts.append(")")
                 case "." if "s" not in self.flags[-1]:
-                    made.append(_DOT)
+                    parts.append(_DOT)
                 case ".":
-                    made.append("(?s:.)")
+                    parts.append("(?s:.)")
                 case "$":
-                    made.append(_LINE_END if "m" in self.flags[-1] else _LAST)
+                    parts.append(_LINE_END if "m" in self.flags[-1] else _LAST)
                 case "^":
-                    made.append(_LINE_START if "m" in self.flags[-1] else r"\A")
+                    parts.append(_LINE_START if "m" in self.flags[-1] else r"\A")
                 case "*" | "+" | "?" | "{":
                     if quantified:
                         raise BadPattern(f"{character} has nothing to repeat")
-                    made.append(self.quantifier(character))
+                    parts.append(self.quantifier(character))
                 case "#" if "x" in self.flags[-1]:
                     while self.at < len(self.text) and self.take() not in "\n\r\x85\u2028\u2029":
                         pass
                 case _ if "x" in self.flags[-1] and character in " \t\n\x0b\f\r":
                     pass
                 case "]" | "}":
-                    made.append("\\" + character)
+                    parts.append("\\" + character)
                 case "|":
-                    made.append(character)
+                    parts.append(character)
                 case _:
-                    made.append(regex.escape(character, literal_spaces=True))
-            if len(made) > start:
+                    parts.append(regex.escape(character, literal_spaces=True))
+            if len(parts) > start:
                 quantified = character in "|" or character in _QUANTIFIERS or (character == "(")
         if len(self.flags) > 1:
             raise BadPattern("a ( without )")
-        return "".join(made)
+        return "".join(parts)
 
     def quantifier(self, character: str) -> str:
         if character == "{":
@@ -177,7 +177,7 @@ class _Reader:
         raise NotCarriedOver("(?i) behind the beginning; write (?i:…)")
 
     def escape(self) -> str:
-        """Of what stands behind a backslash, outside of a set."""
+        """Rewrite what stands behind a backslash, outside of a set."""
         character = self.take()
         if character in "AbBG":
             if character == "G":
@@ -267,32 +267,32 @@ class _Reader:
             raise BadPattern(f"\\{character} needs digits") from error
 
     def set(self) -> str:
-        made = "["
+        rewritten = "["
         if self.peek() == "^":
-            made += self.take()
+            rewritten += self.take()
         first = True
         while True:
             character = self.take()
             if character == "]" and not first:
-                return made + "]"
+                return rewritten + "]"
             if character == "[":
-                made += self.set()
+                rewritten += self.set()
             elif self.text[self.at - 1 : self.at + 1] == "&&":
                 self.take()
-                made += "&&"
+                rewritten += "&&"
             elif character == "\\":
-                given = self.take()
-                if given == "Q":
+                escaped = self.take()
+                if escaped == "Q":
                     end = self.text.find("\\E", self.at)
                     quoted = self.text[self.at : end if end >= 0 else None]
                     self.at = len(self.text) if end < 0 else end + 2
-                    made += "".join(map(regex.escape, quoted))
+                    rewritten += "".join(map(regex.escape, quoted))
                 else:
-                    made += self.member(given)
+                    rewritten += self.member(escaped)
             elif character == "-" and not first and self.is_range():
-                made += "-"
+                rewritten += "-"
             else:
-                made += "\\" + character if not character.isalnum() and character.isascii() else character
+                rewritten += "\\" + character if not character.isalnum() and character.isascii() else character
             first = False
 
     def is_range(self) -> bool:
@@ -327,15 +327,15 @@ class Overran(Exception):
 
 
 class Patience:
-    """How often searches may still take too long, for who runs statements (``network.py``); it sets ``left``."""
+    """How often searches may still take too long, for who runs statements (``network/island.py``); it sets ``left``."""
 
     left = 1 << 62
 
 
-def bounded(call: Any, *args: Any, **given: Any) -> Any:
+def bounded(call: Any, *args: Any, **options: Any) -> Any:
     """A method of a compiled pattern, within ``TIMEOUT``. Raises ``Failed``, and ``Overran`` when patience is over."""
     try:
-        return call(*args, timeout=TIMEOUT, **given)
+        return call(*args, timeout=TIMEOUT, **options)
     except TimeoutError as error:
         Patience.left -= 1
         if Patience.left <= 0:

@@ -20,8 +20,8 @@ from typing import Any
 
 from vedette.plan.query import Call, Expression, Type
 from vedette.stream.functions import cast
-from vedette.stream.functions.table import Failed, Function, WrongTypes
-from vedette.stream.functions.types import BOOLEAN, NULL, STRING, TEXT, constant, count, gives, takes
+from vedette.stream.functions.table import Function, WrongTypes, constant, count, gives, takes
+from vedette.stream.values.types import BOOLEAN, NULL, STRING, TEXT, Failed
 
 
 class _Broken(ValueError):
@@ -90,23 +90,23 @@ def path_of(text: str) -> tuple[bool, tuple[Step, ...] | None]:
         path = "$." + path
     at, steps = 1, []
     while at < len(path):
-        found = _STEP.match(path, at)
-        if not found:
+        match = _STEP.match(path, at)
+        if not match:
             return lax, None
-        kind = str(found.lastgroup)
-        value: Any = found[kind]
+        kind = str(match.lastgroup)
+        value: Any = match[kind]
         if kind in ("words", "deepword"):
-            value = tuple(one[1:-1] for one in re.findall(r"'[^']*'|\"[^\"]*\"", value))
+            value = tuple(word[1:-1] for word in re.findall(r"'[^']*'|\"[^\"]*\"", value))
             kind = "words" if kind == "words" else "deep"
             value = value if kind == "words" else value[0]
         elif kind == "indexes":
             value = tuple(map(int, value.split(",")))
         elif kind == "slice":
-            value = tuple(int(one) if one.strip() else None for one in value.split(":"))
+            value = tuple(int(bound) if bound.strip() else None for bound in value.split(":"))
         elif value == "*":
             kind = "all" if kind in ("name", "all") else "deepall"
         steps.append((kind, value))
-        at = found.end()
+        at = match.end()
     return lax, tuple(steps)
 
 
@@ -118,38 +118,38 @@ def _definite(steps: Sequence[Step]) -> bool:
 def _below(value: Any) -> Iterator[Any]:
     yield value
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for one in inner:
-        yield from _below(one)
+    for child in inner:
+        yield from _below(child)
 
 
 def _step(value: Any, step: Step) -> Iterator[Any]:
-    kind, given = step
+    kind, argument = step
     if kind in ("deep", "deepall"):
-        for one in _below(value):
-            yield from _step(one, ("all", "*") if kind == "deepall" else ("name", given))
+        for descendant in _below(value):
+            yield from _step(descendant, ("all", "*") if kind == "deepall" else ("name", argument))
     elif kind == "all":
         yield from value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     elif kind in ("name", "words") and isinstance(value, dict):
-        names = (given,) if kind == "name" else given
+        names = (argument,) if kind == "name" else argument
         if len(names) > 1:
             yield {name: value[name] for name in names if name in value}
         elif names[0] in value:
             yield value[names[0]]
     elif kind == "indexes" and isinstance(value, list):
-        for index in given:
+        for index in argument:
             if -len(value) <= index < len(value):
                 yield value[index]
     elif kind == "slice" and isinstance(value, list):
-        yield from value[given[0] : given[1]]
+        yield from value[argument[0] : argument[1]]
 
 
-def found_by(document: Any, steps: Sequence[Step]) -> Any:
-    """What a path finds; of one that may name several values a list. Raises ``_Broken`` for nothing."""
+def at_path(document: Any, steps: Sequence[Step]) -> Any:
+    """Return what a path finds; of one that may name several values a list. Raises ``_Broken`` for nothing."""
     values = [document]
     definite = True
     for step in steps:
         below = values
-        values = [found for value in below for found in _step(value, step)]
+        values = [child for value in below for child in _step(value, step)]
         definite = definite and _definite((step,))
         if definite and not values:
             raise _Broken("nothing is there")
@@ -166,7 +166,7 @@ def _looked_up(text: str, path: str) -> tuple[bool, Any, bool]:
     if steps is None:
         return False, None, True
     try:
-        return lax, found_by(document, steps), False
+        return lax, at_path(document, steps), False
     except (_Broken, RecursionError):
         return lax, None, not lax
 
@@ -216,15 +216,15 @@ _RETURNED = ("STRING", "VARCHAR", "BOOLEAN", "INT", "DOUBLE")
 
 def _value_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     _paths(args)
-    said = clauses(options)
-    to: Type = said.get("RETURNING", STRING)
+    chosen = clauses(options)
+    to: Type = chosen.get("RETURNING", STRING)
     if to.name not in _RETURNED:
         raise WrongTypes(f"RETURNING {to}: there are STRING, BOOLEAN, INT and DOUBLE; CAST the value")
-    defaults = list(said.values()).count("DEFAULT")
+    defaults = list(chosen.values()).count("DEFAULT")
     count(args, 2 + defaults)
-    for one in args[2:]:
-        if one.type != NULL and cast.conversion(one.type, to) is None:
-            raise WrongTypes(f"a DEFAULT of {one.type} beside RETURNING {to}")
+    for default in args[2:]:
+        if default.type != NULL and cast.conversion(default.type, to) is None:
+            raise WrongTypes(f"a DEFAULT of {default.type} beside RETURNING {to}")
     return to
 
 
@@ -245,15 +245,15 @@ def _returned(to: Type) -> Callable[[Any], Any]:
 
 
 def _value(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
-    said, change = clauses(options), _returned(type)
-    places = {clause: 2 + place for place, clause in enumerate(key for key in said if said[key] == "DEFAULT")}
+    chosen, change = clauses(options), _returned(type)
+    places = {clause: 2 + place for place, clause in enumerate(key for key in chosen if chosen[key] == "DEFAULT")}
     converted = {place: cast.implicit(args[place].type, type) for place in places.values()}
 
     def otherwise(clause: str, values: Sequence[Any]) -> Any:
-        what = said.get(clause, "NULL")
-        if what == "ERROR":
+        action = chosen.get(clause, "NULL")
+        if action == "ERROR":
             raise Failed(f"JSON_VALUE: {clause}")
-        if what == "NULL":
+        if action == "NULL":
             return None
         value, to = values[places[clause]], converted[places[clause]]
         return value if value is None or to is None else to(value)
@@ -261,12 +261,12 @@ def _value(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> 
     def value(*values: Any) -> Any:
         if values[0] is None or values[1] is None:
             return None
-        lax, found, error = _looked_up(values[0], values[1])
+        lax, selected, error = _looked_up(values[0], values[1])
         if error:
             return otherwise("ERROR", values)
-        if found is None or isinstance(found, dict | list):
+        if selected is None or isinstance(selected, dict | list):
             return otherwise("EMPTY" if lax else "ERROR", values)
-        return change(found)
+        return change(selected)
 
     return value
 
@@ -281,28 +281,28 @@ def _query_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 
 def _query(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
-    said = clauses(options)
-    wrapper = said.get("WRAPPER", "WITHOUT")
+    chosen = clauses(options)
+    wrapper = chosen.get("WRAPPER", "WITHOUT")
 
     def otherwise(clause: str) -> str | None:
-        what = said.get(clause, "NULL")
-        if what == "ERROR":
+        action = chosen.get(clause, "NULL")
+        if action == "ERROR":
             raise Failed(f"JSON_QUERY: {clause}")
-        return {"NULL": None, "EMPTY ARRAY": "[]", "EMPTY OBJECT": "{}"}[what]
+        return {"NULL": None, "EMPTY ARRAY": "[]", "EMPTY OBJECT": "{}"}[action]
 
     def query(text: str, path: str) -> str | None:
-        lax, found, error = _looked_up(text, path)
+        lax, selected, error = _looked_up(text, path)
         if error:
             return otherwise("ERROR")
-        if found is not None and (
-            wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(found, dict | list))
+        if selected is not None and (
+            wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(selected, dict | list))
         ):
-            found = [found]
-        if found is None:
+            selected = [selected]
+        if selected is None:
             return otherwise("EMPTY")
-        if not isinstance(found, dict | list):
+        if not isinstance(selected, dict | list):
             return otherwise("EMPTY" if lax else "ERROR")
-        return written(found)
+        return written(selected)
 
     return query
 
@@ -314,15 +314,15 @@ def _exists_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 
 def _exists(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
-    what = clauses(options).get("ERROR", "FALSE")
+    action = clauses(options).get("ERROR", "FALSE")
 
     def exists(text: str, path: str) -> bool | None:
-        _, found, error = _looked_up(text, path)
+        _, selected, error = _looked_up(text, path)
         if not error:
-            return found is not None
-        if what == "ERROR":
+            return selected is not None
+        if action == "ERROR":
             raise Failed("JSON_EXISTS: ERROR")
-        return {"TRUE": True, "FALSE": False, "UNKNOWN": None}[what]
+        return {"TRUE": True, "FALSE": False, "UNKNOWN": None}[action]
 
     return exists
 
@@ -355,10 +355,10 @@ def _is_json(text: str | None, kind: str = "VALUE") -> bool:
 # --- what makes JSON
 
 
-def writer(given: Type) -> Callable[[Any], str]:
-    """What writes values of a type as JSON."""
-    write = cast.text_of(given) or str
-    match given.name:
+def writer(source: Type) -> Callable[[Any], str]:
+    """Return what writes values of a type as JSON."""
+    write = cast.text_of(source) or str
+    match source.name:
         case "CHAR" | "VARCHAR" | "STRING":
             return _quoted
         case "BOOLEAN":
@@ -374,15 +374,15 @@ def writer(given: Type) -> Callable[[Any], str]:
         case "FLOAT" | "DOUBLE":
             return lambda value: write(value).replace("E", "E+").replace("E+-", "E-") if value else "0.0"
         case "ARRAY":
-            inner = _or_null(writer(given.args[0]))
+            inner = _or_null(writer(source.args[0]))
             return lambda value: f"[{','.join(map(inner, value))}]"
-        case "MAP" if given.args[0].name in TEXT:
-            inner = _or_null(writer(given.args[1]))
-            return lambda value: _object((key, inner(one)) for key, one in value.items())
+        case "MAP" if source.args[0].name in TEXT:
+            inner = _or_null(writer(source.args[1]))
+            return lambda value: _object((key, inner(item)) for key, item in value.items())
         case "ROW":
-            parts = [(name, _or_null(writer(of))) for name, of in given.args]
-            return lambda value: _object((name, part(one)) for (name, part), one in zip(parts, value, strict=True))
-    raise WrongTypes(f"{given} is not written as JSON; CAST it to STRING")
+            parts = [(name, _or_null(writer(of))) for name, of in source.args]
+            return lambda value: _object((name, part(field)) for (name, part), field in zip(parts, value, strict=True))
+    raise WrongTypes(f"{source} is not written as JSON; CAST it to STRING")
 
 
 def _quoted(text: str) -> str:
@@ -425,39 +425,39 @@ def _object_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 def _object_of(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
     absent = bool(options) and options[0] == "ABSENT"
-    writers = [_or_null(str if one.type == NULL else _part_writer(one)) for one in args[1::2]]
+    writers = [_or_null(str if argument.type == NULL else _part_writer(argument)) for argument in args[1::2]]
 
-    def made(*values: Any) -> str:
-        given = zip(values[::2], values[1::2], writers, strict=True)
-        pairs = {name: write(value) for name, value, write in given if value is not None or not absent}
+    def build(*values: Any) -> str:
+        entries = zip(values[::2], values[1::2], writers, strict=True)
+        pairs = {name: write(value) for name, value, write in entries if value is not None or not absent}
         return _object(pairs.items())
 
-    return made
+    return build
 
 
-def _part_writer(one: Expression) -> Callable[[Any], str]:
-    """Of an argument; what JSON functions made is put in as JSON."""
-    if isinstance(one, Call) and one.name in ("JSON_OBJECT", "JSON_ARRAY", "JSON_STRING"):
+def _part_writer(argument: Expression) -> Callable[[Any], str]:
+    """Return what writes an argument; the text of a JSON function is put in as JSON."""
+    if isinstance(argument, Call) and argument.name in ("JSON_OBJECT", "JSON_ARRAY", "JSON_STRING"):
         return str
-    return writer(one.type)
+    return writer(argument.type)
 
 
 def _array_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
-    for one in args:
-        if one.type != NULL:
-            writer(one.type)
+    for argument in args:
+        if argument.type != NULL:
+            writer(argument.type)
     return STRING
 
 
 def _array_of(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
     absent = not options or options[0] == "ABSENT"
-    writers = [_or_null(str if one.type == NULL else _part_writer(one)) for one in args]
+    writers = [_or_null(str if argument.type == NULL else _part_writer(argument)) for argument in args]
 
-    def made(*values: Any) -> str:
-        given = zip(values, writers, strict=True)
-        return f"[{','.join(write(value) for value, write in given if value is not None or not absent)}]"
+    def build(*values: Any) -> str:
+        items = zip(values, writers, strict=True)
+        return f"[{','.join(write(value) for value, write in items if value is not None or not absent)}]"
 
-    return made
+    return build
 
 
 def _unquote(text: str) -> str:

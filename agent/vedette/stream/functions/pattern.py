@@ -9,8 +9,8 @@ from typing import Any
 
 from vedette.plan.query import Expression, Type
 from vedette.stream.functions.javaregex import BadPattern, NotCarriedOver, bounded, compiled
-from vedette.stream.functions.table import Failed, Function, Infer, WrongTypes
-from vedette.stream.functions.types import BOOLEAN, INT, STRING, TEXT, WHOLE, constant, takes
+from vedette.stream.functions.table import Function, Infer, WrongTypes, constant, takes
+from vedette.stream.values.types import BOOLEAN, INT, STRING, TEXT, WHOLE, Failed
 
 _NO_END = r"[^\n\r\x85\u2028\u2029]"
 _LIKE = takes(TEXT, TEXT, TEXT, least=2)
@@ -21,7 +21,7 @@ _LIKE = takes(TEXT, TEXT, TEXT, least=2)
 
 def _parts(pattern: str, escape: str) -> list[str | None]:
     """Characters of a LIKE pattern; ``%`` and ``_`` that are wildcards as ``"%"`` and None. Raises Failed."""
-    found: list[str | None] = []
+    parts: list[str | None] = []
     at = 0
     while at < len(pattern):
         character = pattern[at]
@@ -29,11 +29,11 @@ def _parts(pattern: str, escape: str) -> list[str | None]:
             at += 1
             if at == len(pattern) or pattern[at] not in ("%", "_", escape):
                 raise Failed(f"the escape {escape!r} must stand before %, _ or itself, in {pattern!r:.60}")
-            found.append("\\" + pattern[at])
+            parts.append("\\" + pattern[at])
         else:
-            found.append(None if character == "_" else "%" if character == "%" else "\\" + character)
+            parts.append(None if character == "_" else "%" if character == "%" else "\\" + character)
         at += 1
-    return found
+    return parts
 
 
 @lru_cache(2048)
@@ -43,7 +43,7 @@ def _like_test(pattern: str, escape: str) -> Callable[[str], bool]:
         raise Failed(f"the escape {escape!r:.20} must be one character")
     parts = _parts(pattern, escape)
     if None not in parts:
-        pieces = "".join("\0" if one == "%" else one[1:] for one in parts if one is not None).split("\0")
+        pieces = "".join("\0" if part == "%" else part[1:] for part in parts if part is not None).split("\0")
         if "\0" not in pattern:
             return _chain(pieces)
     search = re.compile(_linear(parts)).fullmatch
@@ -54,11 +54,11 @@ def _linear(parts: Sequence[str | None]) -> str:
     """The expression of a pattern. What stands between two ``%`` is of a fixed length, so its first place is the best
     one, and no other is tried: the time does not grow with the number of ``%``."""
     pieces = [""]
-    for one in parts:
-        if one == "%":
+    for part in parts:
+        if part == "%":
             pieces.append("")
         else:
-            pieces[-1] += _NO_END if one is None else re.escape(one[1:])
+            pieces[-1] += _NO_END if part is None else re.escape(part[1:])
     first, *between = pieces
     if not between:
         return first
@@ -99,17 +99,17 @@ def _chain(pieces: list[str]) -> Callable[[str], bool]:
 
 def _constants(args: Sequence[Expression]) -> tuple[Any, Any] | None:
     """Pattern and escape of a LIKE or SIMILAR TO if both are constants."""
-    given = [constant(one) for one in args[1:]]
-    return None if None in given else (given[0], given[1] if len(given) > 1 else "")
+    constants = [constant(argument) for argument in args[1:]]
+    return None if None in constants else (constants[0], constants[1] if len(constants) > 1 else "")
 
 
 def _checked(test: Callable[[str, str], Any]) -> Infer:
     def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
         _LIKE(args)
-        given = _constants(args)
-        if given is not None:
+        constants = _constants(args)
+        if constants is not None:
             try:
-                test(*given)
+                test(*constants)
             except ValueError as error:
                 raise WrongTypes(str(error)) from error
         return BOOLEAN
@@ -119,10 +119,10 @@ def _checked(test: Callable[[str, str], Any]) -> Infer:
 
 def _matcher(test: Callable[[str, str], Callable[[str], Any]]) -> Function:
     def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
-        given = _constants(args)
-        if given is not None:
-            made = test(*given)
-            return lambda value, *rest: made(value)
+        constants = _constants(args)
+        if constants is not None:
+            matches = test(*constants)
+            return lambda value, *rest: matches(value)
         return lambda value, pattern, escape="": test(pattern, escape)(value)
 
     return Function(_checked(test), test, bind=bind)
@@ -142,7 +142,9 @@ def _similar_test(pattern: str, escape: str) -> Callable[[str], bool]:
     """Raises Failed for a bad pattern."""
     if len(escape) > 1:
         raise Failed(f"the escape {escape!r:.20} must be one character")
-    made, at, inside = "", 0, False
+    rewritten = ""
+    at = 0
+    inside = False
     while at < len(pattern):
         character = pattern[at]
         at += 1
@@ -150,26 +152,26 @@ def _similar_test(pattern: str, escape: str) -> Callable[[str], bool]:
             following = pattern[at : at + 1]
             if not following or (following not in _SPECIAL and following != escape):
                 raise Failed(f"the escape {escape!r} must stand before one of {_SPECIAL} or itself")
-            made += "\\" + following if not following.isalnum() else following
+            rewritten += "\\" + following if not following.isalnum() else following
             at += 1
         elif inside:
             name = re.match(r"\[:(\w+):\]", pattern[at - 1 :])
             if name:
                 if name[1].upper() not in _CLASSES:
                     raise Failed(f"there is no class [:{name[1]}:]")
-                made += f"\\p{{{_CLASSES[name[1].upper()]}}}"
+                rewritten += f"\\p{{{_CLASSES[name[1].upper()]}}}"
                 at += len(name[0]) - 1
             else:
                 inside = character != "]"
-                made += character
+                rewritten += character
         elif character == "[":
-            made, inside = made + "[", True
+            rewritten, inside = rewritten + "[", True
         elif character in "\\$":
-            made += "\\" + character
+            rewritten += "\\" + character
         else:
-            made += {"_": ".", "%": "(?s:.*)"}.get(character, character)
+            rewritten += {"_": ".", "%": "(?s:.*)"}.get(character, character)
     try:
-        search = compiled(made).fullmatch
+        search = compiled(rewritten).fullmatch
     except (BadPattern, NotCarriedOver) as error:
         raise Failed(f"{pattern!r:.60} is no pattern of SIMILAR TO: {error}") from error
     return lambda value: bounded(search, value) is not None
@@ -205,44 +207,44 @@ def _with_pattern(result: Type, check: Callable[[Sequence[Expression]], None], p
 
 
 def _regexp(text: str, pattern: str) -> bool:
-    found = _searching(pattern) if pattern else None
-    return found is not None and bounded(found.search, text) is not None
+    expression = _searching(pattern) if pattern else None
+    return expression is not None and bounded(expression.search, text) is not None
 
 
 def _extract(text: str, pattern: str, group: int = 0) -> str | None:
-    found = _searching(pattern)
-    if found is None or not 0 <= group <= found.groups:
+    expression = _searching(pattern)
+    if expression is None or not 0 <= group <= expression.groups:
         return None
-    match = bounded(found.search, text)
+    match = bounded(expression.search, text)
     return None if match is None else match[group]
 
 
 def _extract_all(text: str, pattern: str, group: int = 1) -> tuple[str | None, ...] | None:
-    found = _searching(pattern)
-    if found is None or not 0 <= group <= found.groups:
+    expression = _searching(pattern)
+    if expression is None or not 0 <= group <= expression.groups:
         return None
-    return tuple(match[group] for match in _all(found, text))
+    return tuple(match[group] for match in _all(expression, text))
 
 
-def _all(found: Any, text: str) -> list[Any]:
-    return list(bounded(lambda **given: list(found.finditer(text, **given))))
+def _all(expression: Any, text: str) -> list[Any]:
+    return list(bounded(lambda **options: list(expression.finditer(text, **options))))
 
 
 def _regexp_replace(text: str, pattern: str, new: str) -> str | None:
-    found = _searching(pattern)
-    return None if found is None else bounded(found.sub, lambda match: new, text)
+    expression = _searching(pattern)
+    return None if expression is None else bounded(expression.sub, lambda match: new, text)
 
 
 def _regexp_count(text: str, pattern: str) -> int | None:
-    found = _searching(pattern)
-    return None if found is None else len(_all(found, text))
+    expression = _searching(pattern)
+    return None if expression is None else len(_all(expression, text))
 
 
 def _regexp_instr(text: str, pattern: str) -> int | None:
-    found = _searching(pattern)
-    if found is None:
+    expression = _searching(pattern)
+    if expression is None:
         return None
-    match = bounded(found.search, text)
+    match = bounded(expression.search, text)
     return 0 if match is None else match.start() + 1
 
 

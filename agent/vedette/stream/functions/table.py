@@ -35,15 +35,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vedette.plan.query import Expression, Type
+from vedette.plan.query import Expression, Literal, Type
+from vedette.stream.values.types import BINARY, NULL, NUMERIC, STAMP, TEXT, WHOLE, common
 
 
 class WrongTypes(ValueError):
     """A function cannot take arguments of these types or this number; the text says what it takes instead."""
-
-
-class Failed(ValueError):
-    """A function has no value for these arguments; Flink's job dies of it, here the row is dropped and counted."""
 
 
 Infer = Callable[[Sequence[Expression], tuple[Any, ...]], Type]
@@ -83,7 +80,7 @@ class Refused:
 
 
 class Library(Mapping[str, Function]):
-    """Functions by name; ``extended`` by those of a plan (user functions), which may not replace any."""
+    """Functions by name."""
 
     def __init__(self, rows: Mapping[str, Function], refused: Mapping[str, Refused] | None = None) -> None:
         self._rows, self.refused = dict(rows), dict(refused or {})
@@ -97,12 +94,6 @@ class Library(Mapping[str, Function]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def extended(self, rows: Mapping[str, Function]) -> Library:
-        """A library with ``rows`` as well. Raises ValueError for a name that it has."""
-        if taken := sorted(set(rows) & {*self._rows, *self.refused}):
-            raise ValueError(f"{', '.join(taken)}: Flink has a function of this name; choose another")
-        return Library({**self._rows, **rows}, self.refused)
-
     def infer(self, name: str, args: Sequence[Expression], options: tuple[Any, ...] = ()) -> Type:
         """The type of a call's value. Raises ``WrongTypes``, whose text names the function and the types given."""
         if name in self.refused:
@@ -112,11 +103,70 @@ class Library(Mapping[str, Function]):
         try:
             return self._rows[name].infer(args, options)
         except WrongTypes as error:
-            given = ", ".join(str(one.type) for one in args)
-            raise WrongTypes(f"{name}({given}): {error}") from None
+            types = ", ".join(str(argument.type) for argument in args)
+            raise WrongTypes(f"{name}({types}): {error}") from None
 
 
 def shown(rows: dict[str, Function], examples: Mapping[str, tuple[str, str, str]]) -> None:
     """Gives rows their example, its value, and what they do."""
     for name, (example, value, says) in examples.items():
         rows[name] = replace(rows[name], example=example, gives=value, says=says)
+
+
+# --- arguments, for ``infer``
+
+
+def constant(expression: Expression) -> Any:
+    """The value of a literal; None for all else."""
+    return expression.value if isinstance(expression, Literal) else None
+
+
+def of(args: Sequence[Expression]) -> list[Type]:
+    return [argument.type for argument in args]
+
+
+def count(args: Sequence[Expression], least: int, most: int | None = None) -> None:
+    """Raises ``WrongTypes`` unless there are ``least`` to ``most`` arguments."""
+    most = least if most is None else most
+    if not least <= len(args) <= most:
+        wanted = str(least) if least == most else f"{least} or more" if most > 99 else f"{least} to {most}"
+        raise WrongTypes(f"takes {wanted} argument{'s' if wanted != '1' else ''}, got {len(args)}")
+
+
+def takes(*families: Sequence[str], least: int | None = None, more: bool = False) -> Callable[..., None]:
+    """A check that the arguments are of these families, one for each; the last may repeat if ``more``."""
+    needed = len(families) if least is None else least
+
+    def check(args: Sequence[Expression]) -> None:
+        count(args, needed, 1000 if more else len(families))
+        for place, argument in enumerate(args):
+            family = families[min(place, len(families) - 1)]
+            if argument.type != NULL and argument.type.name not in family:
+                raise WrongTypes(f"argument {place + 1} must be {named(family)}, not {argument.type}")
+
+    return check
+
+
+_FAMILIES = {NUMERIC: "a number", TEXT: "a text", WHOLE: "a whole number", BINARY: "bytes", STAMP: "a timestamp"}
+
+
+def named(family: Sequence[str]) -> str:
+    return _FAMILIES.get(tuple(family)) or " or ".join(family)
+
+
+def gives(result: Type, check: Callable[[Sequence[Expression]], None]) -> Infer:
+    """An ``infer`` for a function of one type of value, whatever its arguments' types are."""
+
+    def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+        check(args)
+        return result
+
+    return infer
+
+
+def shared(args: Sequence[Expression], start: int = 0) -> Type:
+    """The common type of the arguments from ``start`` on. Raises ``WrongTypes``."""
+    merged = common(of(args[start:]))
+    if merged is None:
+        raise WrongTypes("the types have nothing in common; use CAST")
+    return merged

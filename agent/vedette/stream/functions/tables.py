@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vedette.plan.query import Expression, Type
-from vedette.stream.functions.table import Function, WrongTypes
-from vedette.stream.functions.types import INT, count
+from vedette.stream.functions.table import Function, WrongTypes, count
+from vedette.stream.values.types import INT
 
 ORDINALITY = "ORDINALITY"
 """The option of WITH ORDINALITY: the number of each row behind its columns, from 1."""
@@ -36,9 +36,9 @@ def _unnest(args: Sequence[Expression], options: tuple[Any, ...], to: Type) -> C
         rows = lambda value: list(value.items())  # noqa: E731
     elif of.args[0].name == "ROW":
         nothing = (None,) * len(of.args[0].args)
-        rows = lambda value: [nothing if one is None else tuple(one) for one in value]  # noqa: E731
+        rows = lambda value: [nothing if element is None else tuple(element) for element in value]  # noqa: E731
     else:
-        rows = lambda value: [(one,) for one in value]  # noqa: E731
+        rows = lambda value: [(element,) for element in value]  # noqa: E731
     if ORDINALITY in options:
         return lambda value: [(*row, number) for number, row in enumerate(rows(value), 1)]
     return rows

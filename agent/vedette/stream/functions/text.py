@@ -10,22 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vedette.plan.query import Expression, Type
-from vedette.stream.functions import numbers
-from vedette.stream.functions.table import Failed, Function, Infer, WrongTypes
-from vedette.stream.functions.types import (
-    BINARY,
-    BOOLEAN,
-    BYTES,
-    INT,
-    NULL,
-    STRING,
-    TEXT,
-    WHOLE,
-    count,
-    gives,
-    shared,
-    takes,
-)
+from vedette.stream.functions.table import Function, Infer, WrongTypes, count, gives, shared, takes
+from vedette.stream.values import numbers
+from vedette.stream.values.types import BINARY, BOOLEAN, BYTES, INT, NULL, STRING, TEXT, WHOLE, Failed
 
 MOST = 1_000_000
 """Characters of a text that REPEAT and its like may make."""
@@ -33,13 +20,13 @@ _TWO_TEXTS = takes(TEXT, TEXT)
 _THREE_TEXTS = takes(TEXT, TEXT, TEXT)
 
 
-def _as_given(check: Callable[[Sequence[Expression]], None], fixed: bool = True) -> Infer:
+def _as_first(check: Callable[[Sequence[Expression]], None], fixed: bool = True) -> Infer:
     """The type of the first argument; a CHAR becomes a VARCHAR unless the length stays (``fixed``)."""
 
     def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
         check(args)
-        given = args[0].type
-        return Type("VARCHAR", given.precision) if given.name == "CHAR" and not fixed else given
+        first = args[0].type
+        return Type("VARCHAR", first.precision) if first.name == "CHAR" and not fixed else first
 
     return infer
 
@@ -49,9 +36,9 @@ def _as_given(check: Callable[[Sequence[Expression]], None], fixed: bool = True)
 
 def _joined_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     count(args, 2)
-    for place, one in enumerate(args):
-        if one.type == NULL or one.type.name not in TEXT:
-            raise WrongTypes(f"argument {place + 1} must be a text, not {one.type}; use CAST(… AS STRING)")
+    for place, argument in enumerate(args):
+        if argument.type == NULL or argument.type.name not in TEXT:
+            raise WrongTypes(f"argument {place + 1} must be a text, not {argument.type}; use CAST(… AS STRING)")
     a, b = args[0].type, args[1].type
     if "STRING" in (a.name, b.name):
         return STRING
@@ -83,8 +70,8 @@ def _right(text: str, most: int) -> str:
 
 
 def _trim(text: str, *rest: str) -> str:
-    *given, side = rest
-    characters = given[0] if given else " "
+    *optional, side = rest
+    characters = optional[0] if optional else " "
     if side == "LEADING":
         return text.lstrip(characters) if characters else text
     if side == "TRAILING":
@@ -218,10 +205,10 @@ _CHARSETS = {"US-ASCII": "ascii", "ISO-8859-1": "latin-1", "UTF-8": "utf-8", "UT
 
 
 def _charset(name: str) -> str:
-    found = _CHARSETS.get(name.upper())
-    if not found:
+    codec = _CHARSETS.get(name.upper())
+    if not codec:
         raise Failed(f"there is no character set {name!r:.40}; there are {', '.join(_CHARSETS)}")
-    return found
+    return codec
 
 
 def _encode(text: str, name: str) -> bytes:
@@ -242,23 +229,23 @@ _PROTOCOLS = ("http", "https", "ftp", "file", "jar", "mailto")
 
 def _parse_url(url: str, part: str, key: str | None = None) -> str | None:
     try:
-        found = urllib.parse.urlsplit(url.strip())
+        parsed = urllib.parse.urlsplit(url.strip())
     except ValueError:
         return None
-    if found.scheme not in _PROTOCOLS or part not in _URL_PARTS:
+    if parsed.scheme not in _PROTOCOLS or part not in _URL_PARTS:
         return None
     if key is not None:
         if part != "QUERY":
             return None
-        match = re.search(rf"(?:^|&){re.escape(key)}=([^&]*)", found.query)
+        match = re.search(rf"(?:^|&){re.escape(key)}=([^&]*)", parsed.query)
         return match[1] if match else None
-    authority = found.netloc
+    authority = parsed.netloc
     user, has_user, server = authority.rpartition("@")
     host = server if server.endswith("]") else server.rpartition(":")[0] if ":" in server else server
     parts = {
-        "HOST": host, "PATH": found.path, "QUERY": found.query or None, "REF": found.fragment or None,
-        "PROTOCOL": found.scheme, "AUTHORITY": authority, "USERINFO": user if has_user else None,
-        "FILE": found.path + (f"?{found.query}" if found.query else ""),
+        "HOST": host, "PATH": parsed.path, "QUERY": parsed.query or None, "REF": parsed.fragment or None,
+        "PROTOCOL": parsed.scheme, "AUTHORITY": authority, "USERINFO": user if has_user else None,
+        "FILE": parsed.path + (f"?{parsed.query}" if parsed.query else ""),
     }  # fmt: skip
     return parts[part]
 
@@ -273,7 +260,7 @@ def _is_decimal(text: str | None) -> bool:
     return True
 
 
-_ONE = takes(TEXT)
+_ONE_TEXT = takes(TEXT)
 _TEXT_WHOLE = takes(TEXT, WHOLE)
 
 FUNCTIONS: dict[str, Function] = {
@@ -283,32 +270,32 @@ FUNCTIONS: dict[str, Function] = {
     "CONCAT_WS": Function(gives(STRING, takes(TEXT, more=True)), _concat_ws, nulls=True,
                           example="CONCAT_WS('-', 'a', CAST(NULL AS STRING), 'b')", gives="a-b",
                           says="with a separator, without those that are NULL"),
-    "UPPER": Function(_as_given(_ONE), str.upper, example="UPPER('ab')", gives="AB"),
-    "LOWER": Function(_as_given(_ONE), str.lower, example="LOWER('AB')", gives="ab"),
-    "INITCAP": Function(_as_given(_ONE), lambda text: _WORD.sub(lambda found: found[0].capitalize(), text),
+    "UPPER": Function(_as_first(_ONE_TEXT), str.upper, example="UPPER('ab')", gives="AB"),
+    "LOWER": Function(_as_first(_ONE_TEXT), str.lower, example="LOWER('AB')", gives="ab"),
+    "INITCAP": Function(_as_first(_ONE_TEXT), lambda text: _WORD.sub(lambda word: word[0].capitalize(), text),
                         example="INITCAP('hello wORLD')", gives="Hello World"),
-    "CHAR_LENGTH": Function(gives(INT, _ONE), len, example="CHAR_LENGTH('abc')", gives="3"),
-    "CHARACTER_LENGTH": Function(gives(INT, _ONE), len, example="CHARACTER_LENGTH('abc')", gives="3"),
-    "SUBSTRING": Function(_as_given(takes(TEXT, WHOLE, WHOLE, least=2), fixed=False), substring,
+    "CHAR_LENGTH": Function(gives(INT, _ONE_TEXT), len, example="CHAR_LENGTH('abc')", gives="3"),
+    "CHARACTER_LENGTH": Function(gives(INT, _ONE_TEXT), len, example="CHARACTER_LENGTH('abc')", gives="3"),
+    "SUBSTRING": Function(_as_first(takes(TEXT, WHOLE, WHOLE, least=2), fixed=False), substring,
                           example="SUBSTRING('abcdef', 2, 3)", gives="bcd",
                           says="from a place on (from the end if negative), so many characters"),
-    "SUBSTR": Function(_as_given(takes(TEXT, WHOLE, WHOLE, least=2), fixed=False), substring,
+    "SUBSTR": Function(_as_first(takes(TEXT, WHOLE, WHOLE, least=2), fixed=False), substring,
                        example="SUBSTR('abcdef', -2)", gives="ef", says="as `SUBSTRING`"),
-    "LEFT": Function(_as_given(_TEXT_WHOLE, fixed=False), _left, example="LEFT('abc', 2)", gives="ab"),
-    "RIGHT": Function(_as_given(_TEXT_WHOLE, fixed=False), _right, example="RIGHT('abc', 2)", gives="bc"),
-    "TRIM": Function(_as_given(takes(TEXT, TEXT, least=1), fixed=False), _trim,
+    "LEFT": Function(_as_first(_TEXT_WHOLE, fixed=False), _left, example="LEFT('abc', 2)", gives="ab"),
+    "RIGHT": Function(_as_first(_TEXT_WHOLE, fixed=False), _right, example="RIGHT('abc', 2)", gives="bc"),
+    "TRIM": Function(_as_first(takes(TEXT, TEXT, least=1), fixed=False), _trim,
                      example="TRIM(BOTH 'x' FROM 'xxabxx')", gives="ab",
                      says="without characters of a set (a space) at its ends"),
-    "LTRIM": Function(_as_given(takes(TEXT, TEXT, least=1), fixed=False), _trimmer("LEADING"), example="LTRIM('  a')",
+    "LTRIM": Function(_as_first(takes(TEXT, TEXT, least=1), fixed=False), _trimmer("LEADING"), example="LTRIM('  a')",
                       gives="a"),
-    "RTRIM": Function(_as_given(takes(TEXT, TEXT, least=1), fixed=False), _trimmer("TRAILING"),
+    "RTRIM": Function(_as_first(takes(TEXT, TEXT, least=1), fixed=False), _trimmer("TRAILING"),
                       example="RTRIM('ab', 'b')", gives="a"),
     "BTRIM": Function(gives(STRING, takes(TEXT, TEXT, least=1)), _trimmer("BOTH"), example="BTRIM('xax', 'x')",
                       gives="a"),
     "LPAD": Function(gives(STRING, takes(TEXT, WHOLE, TEXT)), _pad(True), example="LPAD('7', 3, '0')", gives="007"),
     "RPAD": Function(gives(STRING, takes(TEXT, WHOLE, TEXT)), _pad(False), example="RPAD('7', 3, '.')", gives="7.."),
     "REPEAT": Function(gives(STRING, _TEXT_WHOLE), _repeat, example="REPEAT('ab', 2)", gives="abab"),
-    "REVERSE": Function(gives(STRING, _ONE), lambda text: text[::-1], example="REVERSE('abc')", gives="cba"),
+    "REVERSE": Function(gives(STRING, _ONE_TEXT), lambda text: text[::-1], example="REVERSE('abc')", gives="cba"),
     "REPLACE": Function(gives(STRING, _THREE_TEXTS), _replace, example="REPLACE('a-b-c', '-', '+')", gives="a+b+c"),
     "TRANSLATE": Function(gives(STRING, _THREE_TEXTS), _translate, example="TRANSLATE('abc', 'ac', 'x')", gives="xb",
                           says="character by character; those without a partner go"),
@@ -320,7 +307,7 @@ FUNCTIONS: dict[str, Function] = {
                        gives="4", says="likewise, from a place on"),
     "OVERLAY": Function(_overlay_types, _overlay,
                         example="OVERLAY('abcd' PLACING 'X' FROM 2 FOR 2)", gives="aXd"),
-    "ASCII": Function(gives(INT, _ONE), _ascii, example="ASCII('a')", gives="97", says="the first byte, signed"),
+    "ASCII": Function(gives(INT, _ONE_TEXT), _ascii, example="ASCII('a')", gives="97", says="the first byte, signed"),
     "CHR": Function(gives(STRING, takes(WHOLE)), lambda code: "" if code < 0 else chr(code % 256), example="CHR(65)",
                     gives="A"),
     "SPLIT_INDEX": Function(gives(STRING, takes(TEXT, (*TEXT, *WHOLE), WHOLE)), _split_index,
@@ -331,21 +318,23 @@ FUNCTIONS: dict[str, Function] = {
                            gives="TRUE"),
     "ENDSWITH": Function(gives(BOOLEAN, _TWO_TEXTS), str.endswith, example="ENDSWITH('abc', 'bc')", gives="TRUE"),
     "ELT": Function(_elt_types, _elt, nulls=True, example="ELT(2, 'a', 'b')", gives="b"),
-    "URL_ENCODE": Function(gives(STRING, _ONE), lambda text: urllib.parse.quote_plus(text, safe="*-._").replace(
+    "URL_ENCODE": Function(gives(STRING, _ONE_TEXT), lambda text: urllib.parse.quote_plus(text, safe="*-._").replace(
         "~", "%7E"), example="URL_ENCODE('a b&c')", gives="a+b%26c"),
-    "URL_DECODE": Function(gives(STRING, _ONE), _url_decode, example="URL_DECODE('a+b%26c')", gives="a b&c"),
+    "URL_DECODE": Function(gives(STRING, _ONE_TEXT), _url_decode, example="URL_DECODE('a+b%26c')", gives="a b&c"),
     "PARSE_URL": Function(gives(STRING, takes(TEXT, TEXT, TEXT, least=2)), _parse_url,
                           example="PARSE_URL('https://host.example/p?q=1', 'QUERY', 'q')", gives="1",
                           says="HOST, PATH, QUERY, REF, PROTOCOL, AUTHORITY, FILE, USERINFO, or a key of QUERY"),
-    "TO_BASE64": Function(gives(STRING, _ONE), lambda text: base64.b64encode(text.encode("utf-8", "replace")).decode(),
+    "TO_BASE64": Function(gives(STRING, _ONE_TEXT),
+                          lambda text: base64.b64encode(text.encode("utf-8", "replace")).decode(),
                           example="TO_BASE64('Hello')", gives="SGVsbG8="),
-    "FROM_BASE64": Function(gives(STRING, _ONE), _from_base64, example="FROM_BASE64('SGVsbG8=')", gives="Hello"),
+    "FROM_BASE64": Function(gives(STRING, _ONE_TEXT), _from_base64, example="FROM_BASE64('SGVsbG8=')", gives="Hello"),
     "ENCODE": Function(gives(BYTES, _TWO_TEXTS), _encode, example="HEX(ENCODE('a', 'UTF-16LE'))", gives="6100"),
     "DECODE": Function(gives(STRING, takes(BINARY, TEXT)), lambda data, name: data.decode(_charset(name), "replace"),
                        example="DECODE(UNHEX('6162'), 'UTF-8')", gives="ab"),
-    "IS_ALPHA": Function(gives(BOOLEAN, _ONE), lambda text: bool(text) and text.isalpha(), nulls=True,
+    "IS_ALPHA": Function(gives(BOOLEAN, _ONE_TEXT), lambda text: bool(text) and text.isalpha(), nulls=True,
                          example="IS_ALPHA('ab')", gives="TRUE", says="letters only; FALSE for NULL"),
-    "IS_DIGIT": Function(gives(BOOLEAN, _ONE), lambda text: bool(text) and text.isdecimal(), nulls=True,
+    "IS_DIGIT": Function(gives(BOOLEAN, _ONE_TEXT), lambda text: bool(text) and text.isdecimal(), nulls=True,
                          example="IS_DIGIT('12')", gives="TRUE"),
-    "IS_DECIMAL": Function(gives(BOOLEAN, _ONE), _is_decimal, nulls=True, example="IS_DECIMAL('1.5')", gives="TRUE"),
+    "IS_DECIMAL": Function(gives(BOOLEAN, _ONE_TEXT), _is_decimal, nulls=True, example="IS_DECIMAL('1.5')",
+                           gives="TRUE"),
 }  # fmt: skip

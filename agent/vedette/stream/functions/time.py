@@ -13,12 +13,13 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from vedette.plan.query import Expression, Type
-from vedette.stream.functions import arithmetic, dates
-from vedette.stream.functions.dates import DAY, HOUR, MINUTE, SECOND
-from vedette.stream.functions.formats import BadFormat, check, formatted, read
-from vedette.stream.functions.numbers import WRAP
-from vedette.stream.functions.table import Failed, Function, WrongTypes, shown
-from vedette.stream.functions.types import (
+from vedette.stream.functions import arithmetic
+from vedette.stream.functions.table import Function, WrongTypes, constant, count, shown, takes
+from vedette.stream.values import dates
+from vedette.stream.values.dates import DAY, HOUR, MINUTE, SECOND
+from vedette.stream.values.formats import BadFormat, check, formatted, read
+from vedette.stream.values.numbers import WRAP
+from vedette.stream.values.types import (
     BIGINT,
     DATE,
     INT,
@@ -30,9 +31,7 @@ from vedette.stream.functions.types import (
     TIMESTAMP_3,
     TIMESTAMP_LTZ_3,
     WHOLE,
-    constant,
-    count,
-    takes,
+    Failed,
 )
 
 _FIXED = {"SECOND": SECOND, "MINUTE": MINUTE, "HOUR": HOUR, "DAY": DAY, "WEEK": 7 * DAY, "MILLISECOND": 1000,
@@ -50,16 +49,16 @@ _TIMED = (*_DATED, "TIME")
 
 def _extract_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     takes((*_TIMED, *INTERVAL))(args)
-    unit, given = options[0], args[0].type.name
-    known: tuple[str, ...] = _PARTS
-    if given == "TIME":
-        known = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND", "EPOCH")
-    elif given == "INTERVAL_SECOND":
-        known = ("DAY", *_OF_DAY, "EPOCH")
-    elif given == "INTERVAL_MONTH":
-        known = ("YEAR", "MONTH")
-    if unit not in known:
-        raise WrongTypes(f"there is no {unit} of {args[0].type}; there is {', '.join(known)}")
+    unit, source = options[0], args[0].type.name
+    units: tuple[str, ...] = _PARTS
+    if source == "TIME":
+        units = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND", "EPOCH")
+    elif source == "INTERVAL_SECOND":
+        units = ("DAY", *_OF_DAY, "EPOCH")
+    elif source == "INTERVAL_MONTH":
+        units = ("YEAR", "MONTH")
+    if unit not in units:
+        raise WrongTypes(f"there is no {unit} of {args[0].type}; there is {', '.join(units)}")
     return BIGINT
 
 
@@ -67,9 +66,9 @@ def _extract(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -
     return part_of(args[0].type, options[0])
 
 
-def part_of(given: Type, unit: str) -> Callable[[Any], int]:
-    """EXTRACT(``unit`` FROM a value of ``given``)."""
-    match given.name:
+def part_of(source: Type, unit: str) -> Callable[[Any], int]:
+    """EXTRACT(``unit`` FROM a value of ``source``)."""
+    match source.name:
         case "INTERVAL_MONTH":
             return (lambda value: arithmetic.divided(value, 12)) if unit == "YEAR" else (
                 lambda value: arithmetic.remainder(value, 12))  # fmt: skip
@@ -83,7 +82,7 @@ def part_of(given: Type, unit: str) -> Callable[[Any], int]:
 
 
 def _part(unit: str, day: int, rest: int) -> int:
-    """Of a day and the microseconds behind its beginning."""
+    """Cut a part out of a day and the microseconds behind its beginning."""
     match unit:
         case "HOUR":
             return arithmetic.divided(rest, HOUR)
@@ -164,8 +163,8 @@ def floored(value: int, unit: str) -> int:
 
 
 def ceiled(value: int, unit: str) -> int:
-    """Of units longer than a day the time of day does not count, and the 1st of January alone begins a QUARTER, as in
-    Flink."""
+    """Round up to a unit. Of units longer than a day the time of day does not count, and the 1st of January alone
+    begins a QUARTER, as in Flink."""
     if unit in _FIXED and unit != "WEEK":
         return value + -value % _FIXED[unit]
     value = arithmetic.divided(value, DAY) * DAY
@@ -201,29 +200,29 @@ def _whole(up: bool) -> Function:
 
 def _add_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     takes(WHOLE, _TIMED)(args)
-    unit, given = options[0], args[1].type
+    unit, source = options[0], args[1].type
     if unit not in _FIXED and unit not in _MONTHS:
         raise WrongTypes(f"there is no unit {unit} here")
-    if given.name == "TIME" and unit in _MONTHS:
+    if source.name == "TIME" and unit in _MONTHS:
         raise WrongTypes("a TIME has no months")
-    if given.name == "DATE" and unit in ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"):
+    if source.name == "DATE" and unit in ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"):
         return Type("TIMESTAMP", 6)
-    return given
+    return source
 
 
 def _add(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[[int, int], int]:
-    unit, given = options[0], args[1].type
+    unit, source = options[0], args[1].type
     months = unit in _MONTHS
     step = _MONTHS[unit] if months else _FIXED[unit]
     by = Type("INTERVAL_MONTH" if months else "INTERVAL_SECOND")
-    if given.name == "DATE" and type.name == "TIMESTAMP":
+    if source.name == "DATE" and type.name == "TIMESTAMP":
         return lambda number, value: value * DAY + number * step
-    return lambda number, value: arithmetic.shifted(value, given, number * step, by)
+    return lambda number, value: arithmetic.shifted(value, source, number * step, by)
 
 
 def _diff_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     takes(_DATED, _DATED)(args)
-    if {one.type.name for one in args} & {"TIMESTAMP_LTZ"} and args[0].type.name != args[1].type.name:
+    if {argument.type.name for argument in args} & {"TIMESTAMP_LTZ"} and args[0].type.name != args[1].type.name:
         raise WrongTypes("a TIMESTAMP_LTZ is compared with another only; CAST one of them")
     if options[0] not in _FIXED and options[0] not in _MONTHS:
         raise WrongTypes(f"there is no unit {options[0]} here")
@@ -232,7 +231,7 @@ def _diff_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 def _diff(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[[int, int], int]:
     unit = options[0]
-    first, last = (DAY if one.type.name == "DATE" else 1 for one in args)
+    first, last = (DAY if argument.type.name == "DATE" else 1 for argument in args)
     if unit in _FIXED:
         step = _FIXED[unit]
         return lambda a, b: WRAP["INT"](arithmetic.divided(b * last - a * first, step))
@@ -315,13 +314,13 @@ _JDBC = re.compile(
 
 
 def _of_jdbc(text: str) -> int:
-    """What Flink takes whatever the pattern: a date, or a date and a time, whose parts may be too large."""
-    found = _JDBC.fullmatch(text.strip())
-    if found is None or not (1 <= int(found[2]) <= 12 and 1 <= int(found[3]) <= 31):
+    """Read what Flink takes whatever the pattern: a date, or a date and a time, whose parts may be too large."""
+    match = _JDBC.fullmatch(text.strip())
+    if match is None or not (1 <= int(match[2]) <= 12 and 1 <= int(match[3]) <= 31):
         raise Failed(f"{text!r:.60} is no time")
-    days = dates.days(int(found[1]), int(found[2]), 1) + int(found[3]) - 1
-    hours, minutes, seconds = (int(one or 0) for one in found.group(4, 5, 6))
-    fraction = int((found[7] or "").ljust(6, "0")[:6])
+    days = dates.days(int(match[1]), int(match[2]), 1) + int(match[3]) - 1
+    hours, minutes, seconds = (int(part or 0) for part in match.group(4, 5, 6))
+    fraction = int((match[7] or "").ljust(6, "0")[:6])
     return days * DAY + ((hours * 60 + minutes) * 60 + seconds) * SECOND + fraction
 
 
@@ -358,13 +357,13 @@ def _of_epoch(number: Any, precision: int = 3) -> int | None:
         return None
     if precision not in (0, 3):
         raise Failed("the precision is 0 or 3")
-    found = int(number) * (SECOND if precision == 0 else 1000)
-    return found if _FIRST <= found < _LAST else None
+    stamp = int(number) * (SECOND if precision == 0 else 1000)
+    return stamp if _FIRST <= stamp < _LAST else None
 
 
 def _ltz_of_text(text: str, pattern: str | None = None, zone: str | None = None) -> int:
-    found = _to_timestamp(text, pattern)
-    return found if zone is None else to_utc(found, zone)
+    stamp = _to_timestamp(text, pattern)
+    return stamp if zone is None else to_utc(stamp, zone)
 
 
 @lru_cache(64)
@@ -393,9 +392,9 @@ def _java_zone(name: str) -> tzinfo | None:
     """The zone that Java's ``TimeZone`` knows by this name; None where it takes GMT instead."""
     from datetime import timedelta, timezone
 
-    given = _GMT.fullmatch(name)
-    if given is not None:
-        sign, hours, minutes = given[1], int(given[2]), int(given[3] or 0)
+    match = _GMT.fullmatch(name)
+    if match is not None:
+        sign, hours, minutes = match[1], int(match[2]), int(match[3] or 0)
         if hours > 23 or minutes > 59:
             return None
         ahead = timedelta(hours=hours, minutes=minutes)
@@ -410,9 +409,9 @@ def _offset(stamp: int, zone: tzinfo, local: bool, fold: int = 0) -> int:
     moment = datetime(1970, 1, 1, fold=fold) + timedelta(microseconds=stamp)
     moment = moment.replace(fold=fold)
     aware = moment.replace(tzinfo=zone) if local else moment.replace(tzinfo=UTC).astimezone(zone)
-    found = aware.utcoffset()
-    assert found is not None
-    return found // timedelta(microseconds=1)
+    ahead = aware.utcoffset()
+    assert ahead is not None
+    return ahead // timedelta(microseconds=1)
 
 
 def to_utc(stamp: int, name: str) -> int:
@@ -424,8 +423,8 @@ def to_utc(stamp: int, name: str) -> int:
 
 def _convert_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     takes(TEXT, TEXT, TEXT)(args)
-    for one in args[1:]:
-        name = constant(one)
+    for argument in args[1:]:
+        name = constant(argument)
         if isinstance(name, str) and _java_zone(name) is None:
             raise WrongTypes(
                 f"there is no time zone {name!r:.40} (Flink takes GMT); write 'Europe/Berlin' or 'GMT+01:00'"

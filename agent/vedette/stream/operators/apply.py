@@ -13,16 +13,16 @@ from vedette.plan import query
 from vedette.plan.query import Row
 from vedette.stream.expression import FAILURES, several
 from vedette.stream.keyed import Budget
-from vedette.stream.operator import Operator
+from vedette.stream.operators.base import Operator
 from vedette.stream.userfunctions import Calls, Functions, Spec
 
 
 def spec_of(call: query.Call, result: tuple[query.Type, ...]) -> Spec:
     """Raises ValueError for a call that no front end makes."""
-    if call.name != query.PYTHON or len(call.options) != 2 or not all(type(one) is str for one in call.options):
+    if call.name != query.PYTHON or len(call.options) != 2 or not all(type(option) is str for option in call.options):
         raise ValueError(f"not a user function: {call.name!r:.40}")
     target, digest = call.options
-    return Spec(digest, target, "eval", tuple(one.type for one in call.args), result)
+    return Spec(digest, target, "eval", tuple(argument.type for argument in call.args), result)
 
 
 class _Arguments:
@@ -33,15 +33,15 @@ class _Arguments:
 
     def __call__(self, rows: Sequence[Row]) -> tuple[list[tuple[Any, ...]], list[int]]:
         """Arguments, and the places of the rows that they are of."""
-        found: list[tuple[Any, ...]] = []
+        arguments: list[tuple[Any, ...]] = []
         places: list[int] = []
         for at, row in enumerate(rows):
             try:
-                found.append(self._of(row))
+                arguments.append(self._of(row))
             except FAILURES:
                 continue
             places.append(at)
-        return found, places
+        return arguments, places
 
 
 class Apply(Operator):
@@ -50,7 +50,7 @@ class Apply(Operator):
     def __init__(self, node: query.Apply, budget: Budget) -> None:
         super().__init__(node, budget)
         self._calls = Calls()
-        self._functions = [(spec_of(one, (one.type,)), _Arguments(one)) for one in node.functions]
+        self._functions = [(spec_of(call, (call.type,)), _Arguments(call)) for call in node.functions]
 
     def call_by(self, functions: Functions | None) -> None:
         self._calls.functions = functions
@@ -58,11 +58,11 @@ class Apply(Operator):
     def push(self, port: int, rows: Sequence[Row]) -> None:
         before = len(rows)
         for spec, arguments in self._functions:
-            given, places = arguments(rows)
-            if not given:
+            inputs, places = arguments(rows)
+            if not inputs:
                 rows = ()
                 break
-            answers = self._calls.call(spec, given)
+            answers = self._calls.call(spec, inputs)
             failed = answers.failed
             rows = [
                 (*rows[place], value)
@@ -81,7 +81,7 @@ class Rows(Operator):
     def __init__(self, node: query.Expand, budget: Budget) -> None:
         super().__init__(node, budget)
         self._calls = Calls()
-        behind = tuple(one.type for one in node.columns[len(node.input.columns) :])
+        behind = tuple(column.type for column in node.columns[len(node.input.columns) :])
         self._spec, self._arguments = spec_of(node.function, behind), _Arguments(node.function)
         self._nothing = (None,) * len(behind)
 
@@ -89,18 +89,18 @@ class Rows(Operator):
         self._calls.functions = functions
 
     def push(self, port: int, rows: Sequence[Row]) -> None:
-        given, places = self._arguments(rows)
-        self.failed += len(rows) - len(given)
-        if not given:
+        inputs, places = self._arguments(rows)
+        self.failed += len(rows) - len(inputs)
+        if not inputs:
             return
-        answers = self._calls.call(self._spec, given)
+        answers = self._calls.call(self._spec, inputs)
         self.failed += len(answers.failed)
-        made: list[Row] = []
-        for at, (place, found) in enumerate(zip(places, answers.values, strict=True)):
+        output: list[Row] = []
+        for at, (place, produced) in enumerate(zip(places, answers.values, strict=True)):
             if at in answers.failed:
                 continue
-            if found:
-                made += [rows[place] + part for part in found]
+            if produced:
+                output += [rows[place] + part for part in produced]
             elif self.node.outer:
-                made.append(rows[place] + self._nothing)
-        self.emit(made)
+                output.append(rows[place] + self._nothing)
+        self.emit(output)

@@ -71,11 +71,11 @@ class Automaton:
     def moves(self, state: int, met: int) -> tuple[tuple[int, int], ...]:
         """As ``step``, where the bits of ``met`` say which conditions the row meets: target and the variable that takes
         the row."""
-        known = self._moves.get((state, met))
-        if known is None:
+        targets = self._moves.get((state, met))
+        if targets is None:
             after = self.step(state, self._none, lambda variable: bool(met >> variable & 1))
-            known = self._moves[state, met] = tuple((target, more.index(1)) for target, more in after)
-        return known
+            targets = self._moves[state, met] = tuple((target, more.index(1)) for target, more in after)
+        return targets
 
     def step(self, state: int, counts: Counts, meets: Callable[[int], bool]) -> Iterator[tuple[int, Counts]]:
         """Where a partial match in ``state`` is after a row; ``meets`` says which conditions the row meets."""

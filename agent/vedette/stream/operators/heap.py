@@ -25,8 +25,8 @@ def add(heap: Heap, item: Any) -> None:
     heap[place] = item
 
 
-def made(items: Iterable[Any]) -> Heap:
-    """Of items that are added one after the other."""
+def filled(items: Iterable[Any]) -> Heap:
+    """Build one of items that are added one after the other."""
     heap: Heap = []
     for item in items:
         add(heap, item)
@@ -42,7 +42,7 @@ def take(heap: Heap) -> Any:
 
 
 def keep(heap: Heap, wanted: Callable[[Any], bool]) -> Heap:
-    """What is left when all others are removed at once."""
+    """Return what is left when all others are removed at once."""
     left = [item for item in heap if wanted(item)]
     if len(left) < len(heap):
         for place in range(len(left) // 2 - 1, -1, -1):

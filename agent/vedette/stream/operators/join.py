@@ -29,7 +29,7 @@ from vedette.stream.expression import FAILURES, condition
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import Function
 from vedette.stream.keyed import Budget, Key
-from vedette.stream.operator import FOREVER, Operator
+from vedette.stream.operators.base import FOREVER, Operator
 from vedette.stream.operators.rows import Entry, Rows, newest_by
 
 LEFT, RIGHT = 0, 1
@@ -40,7 +40,7 @@ OUTER = {"INNER": (False, False), "LEFT": (True, False), "RIGHT": (False, True),
 
 
 def key_of(columns: tuple[int, ...]) -> Callable[[Row], Key | None]:
-    """Of a row its key; None when a part of it is NULL, which equals nothing."""
+    """Return what gives a row's key; None when a part of it is NULL, which equals nothing."""
     if not columns:
         return lambda row: ()
     if len(columns) == 1:
@@ -56,7 +56,7 @@ def key_of(columns: tuple[int, ...]) -> Callable[[Row], Key | None]:
 
 
 class Join(Operator):
-    """What both joins do with two rows; the node says which of them it makes."""
+    """The common part of both joins; the node says which of them it makes."""
 
     renews: ClassVar[bool] = True
 
@@ -116,26 +116,26 @@ class IntervalJoin(Join):
     def push(self, port: int, rows: Sequence[Row]) -> None:
         key_of, time, (first, last) = self._keys[port], self._times[port], self._reach[port]
         slots, outer, mark = self._slots[1 - port], self._outer[port], self.mark
-        given: list[Row] = []
+        output: list[Row] = []
         for row in rows:
             key, at = key_of(row), row[time]
-            joined = key is not None and key in slots and self._join(port, row, key, (at + first, at + last), given)
+            joined = key is not None and key in slots and self._join(port, row, key, (at + first, at + last), output)
             if key is not None and at + last > mark:
                 self._keep(port, key, row, joined)
             elif outer and not joined:
-                given.append(self._alone(port, row))
-        self.emit(given)
+                output.append(self._alone(port, row))
+        self.emit(output)
 
-    def _join(self, port: int, row: Row, key: Key, within: tuple[int, int], given: list[Row]) -> bool:
+    def _join(self, port: int, row: Row, key: Key, within: tuple[int, int], output: list[Row]) -> bool:
         """Whether the row joins any that is kept."""
         other, mark, slot = 1 - port, self.mark, self._slot
-        kept, time, expires, outer = self._sides[other], self._times[other], self._reach[other][1], self._outer[other]
+        side, time, expires, outer = self._sides[other], self._times[other], self._reach[other][1], self._outer[other]
         low, high = within
-        before = len(given)
+        before = len(output)
         for number in self._slots[other][key]:
             if number * slot > high or (number + 1) * slot <= low:
                 continue
-            for place, chunk in kept.chunks((*key, number)):
+            for place, chunk in side.chunks((*key, number)):
                 for entry in chunk:
                     partner = entry[0]
                     at = partner[time]
@@ -143,11 +143,11 @@ class IntervalJoin(Join):
                         continue
                     pair = self._pair(row, partner) if port == LEFT else self._pair(partner, row)
                     if pair is not None:
-                        given.append(pair)
+                        output.append(pair)
                         if outer and not entry[3]:
                             entry[3] = True
-                            kept.touch(place)
-        return len(given) > before
+                            side.touch(place)
+        return len(output) > before
 
     def _keep(self, port: int, key: Key, row: Row, joined: bool) -> None:
         number = row[self._times[port]] // self._slot
@@ -185,16 +185,16 @@ class IntervalJoin(Join):
             side, time, reach = self._sides[port], self._times[port], self._reach[port][1]
             left = False
             for place, chunk in list(side.chunks(group)):
-                kept = []
+                staying = []
                 for entry in chunk:
                     at = entry[0][time]
                     if at + reach > mark:
-                        kept.append(entry)
+                        staying.append(entry)
                     elif self._outer[port] and not entry[3]:
                         alone.append((at, entry[2], self._alone(port, entry[0])))
-                if len(kept) < len(chunk):
-                    side.keep(place, kept)
-                for entry in kept:
+                if len(staying) < len(chunk):
+                    side.keep(place, staying)
+                for entry in staying:
                     left = True
                     self._look_at(port, group, entry)
             if not left:
@@ -282,12 +282,12 @@ class WindowJoin(Join):
     def due(self, mark: int) -> None:
         while self._ends and self._ends[0] - MILLISECOND <= mark:
             groups = self._open.pop(heappop(self._ends))
-            given: list[Row] = []
+            output: list[Row] = []
             for group in sorted(groups, key=groups.__getitem__):
-                given += self._fire(group)
+                output += self._fire(group)
                 for side in self._sides:
                     side.drop(group)
-            self.emit(given)
+            self.emit(output)
 
     def _fire(self, group: Key) -> Iterator[Row]:
         kind = self.node.kind
@@ -298,19 +298,19 @@ class WindowJoin(Join):
             partners = rights
         joined = [False] * len(rights)
         for left in lefts:
-            found = False
+            matched = False
             for place, right in enumerate(partners):
                 pair = self._pair(left, right)
                 if pair is None:
                     continue
-                found = joined[place] = True
+                matched = joined[place] = True
                 if kind in {"SEMI", "ANTI"}:
                     break
                 yield pair
             if kind in {"SEMI", "ANTI"}:
-                if found == (kind == "SEMI"):
+                if matched == (kind == "SEMI"):
                     yield left
-            elif not found and self._outer[LEFT]:
+            elif not matched and self._outer[LEFT]:
                 yield self._alone(LEFT, left)
         if self._outer[RIGHT]:
             for right, was in zip(rights, joined, strict=True):
@@ -340,5 +340,5 @@ def _grid(node: query.Node) -> tuple[int, int] | None:
     if isinstance(node, query.Assign | query.Windowed):
         grid = node.grid
         return None if grid.kind == "SESSION" else (grid.step or grid.size, grid.offset)
-    found = {_grid(below) for below in node.inputs} if node.inputs else {None}
-    return found.pop() if len(found) == 1 else None
+    grids = {_grid(below) for below in node.inputs} if node.inputs else {None}
+    return grids.pop() if len(grids) == 1 else None

@@ -18,18 +18,18 @@ from typing import Any, ClassVar, Protocol
 
 from vedette.plan import query
 from vedette.plan.query import Row
-from vedette.stream.expression import FAILURES, condition, one
+from vedette.stream.expression import FAILURES, condition, evaluator
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import Function
 from vedette.stream.keyed import Budget
-from vedette.stream.operator import Operator
+from vedette.stream.operators.base import Operator
 
 EXACT = {"text", "nocase", "number", "ip"}
 """Kinds of index under which the rows of a key are equally good: a join takes all of them, of other kinds the best."""
 
 
 class Opened(Protocol):
-    """What a join needs of ``vedette.lookup.table.Lookup``."""
+    """The part that a join needs of ``vedette.lookup.table.Lookup``."""
 
     @property
     def columns(self) -> Sequence[Any]: ...
@@ -48,7 +48,7 @@ class LookupJoin(Operator):
 
     def __init__(self, node: query.LookupJoin, budget: Budget) -> None:
         super().__init__(node, budget)
-        self._key = one(node.key, self.library)
+        self._key = evaluator(node.key, self.library)
         self._when = None if node.when is None else condition(node.when, self.library)
         self._nothing = (None,) * len(node.wanted)
         self._lookup: Opened | None = None
@@ -69,20 +69,20 @@ class LookupJoin(Operator):
         if self._when is None and node.kind in {"SEMI", "ANTI"}:
             if not (node.at and lookup.timed):
                 test = lookup.tester(node.index)
-                return lambda key, at: _FOUND if test(key) else ()
-            return lambda key, at: _FOUND if lookup.contains(node.index, key, at) else ()
+                return lambda key, at: _PRESENT if test(key) else ()
+            return lambda key, at: _PRESENT if lookup.contains(node.index, key, at) else ()
         if index.kind in EXACT and not index.unique:
             find = lookup.all
             return lambda key, at: [tuple([row[place] for place in chosen]) for row in find(node.index, key, at)]
         best = lookup.get
 
-        def found(key: Any, at: int | None) -> Sequence[tuple[Any, ...]]:
+        def best_row(key: Any, at: int | None) -> Sequence[tuple[Any, ...]]:
             row = best(node.index, key, at)
             if row is None:
                 return ()
             return (row,) if whole else (tuple([row[place] for place in chosen]),)
 
-        return found
+        return best_row
 
     def push(self, port: int, rows: Sequence[Row]) -> None:
         node, key_of, find, when = self.node, self._key, self._find, self._when
@@ -90,7 +90,7 @@ class LookupJoin(Operator):
             self.failed += len(rows)
             return
         kind, at = node.kind, node.at if self._lookup.timed else 0
-        given: list[Row] = []
+        output: list[Row] = []
         for row in rows:
             try:
                 key = key_of(row)
@@ -108,12 +108,12 @@ class LookupJoin(Operator):
                 continue
             if kind == "SEMI" or kind == "ANTI":
                 if bool(parts) == (kind == "SEMI"):
-                    given.append(row)
+                    output.append(row)
             elif parts:
-                given += [row + part for part in parts]
+                output += [row + part for part in parts]
             elif kind == "LEFT":
-                given.append(row + self._nothing)
-        self.emit(given)
+                output.append(row + self._nothing)
+        self.emit(output)
 
 
-_FOUND: Sequence[tuple[Any, ...]] = ((),)
+_PRESENT: Sequence[tuple[Any, ...]] = ((),)

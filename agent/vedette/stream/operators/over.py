@@ -18,17 +18,17 @@ from typing import Any, ClassVar
 
 from vedette.plan import query
 from vedette.plan.query import ALL_ROWS, MILLISECOND, Row
-from vedette.stream import parts
-from vedette.stream.accumulators import Accumulators
+from vedette.stream.aggregates import parts
+from vedette.stream.aggregates.accumulators import Accumulators
 from vedette.stream.expression import FAILURES
 from vedette.stream.keyed import EVER, Budget, Key, Table
-from vedette.stream.operator import FOREVER, NEVER, Operator
+from vedette.stream.operators.base import FOREVER, NEVER, Operator
 from vedette.stream.operators.rows import weigh
 
 
-class _Held:
-    """Of one key. What ``front`` and ``back`` hold follows from ``rows``; of an unbounded frame, ``back`` is all there
-    is."""
+class _KeyState:
+    """The state of one key. What ``front`` and ``back`` hold follows from ``rows``; of an unbounded frame, ``back`` is
+    all there is."""
 
     __slots__ = ("alarms", "back", "front", "last", "rows", "split", "waiting")
 
@@ -47,8 +47,8 @@ class _Held:
         self.back: list[Any] = []
 
 
-def _newest(key: Key, held: _Held) -> int:
-    return max((held.last, *held.waiting))
+def _newest(key: Key, state: _KeyState) -> int:
+    return max((state.last, *state.waiting))
 
 
 class Over(Operator):
@@ -62,119 +62,119 @@ class Over(Operator):
         self.bounded = node.range is not None or node.rows not in (None, ALL_ROWS)
         self.kinds = Accumulators(node.aggregates)
         self._add, self._merge, self._values = self.kinds.compiled(node.aggregates)
-        self.held: Table[_Held] = Table(budget, self._size, self._dump, self._load, _newest)
+        self.states: Table[_KeyState] = Table(budget, self._size, self._dump, self._load, _newest)
         self.retains = EVER if node.range is None else node.range
-        self.tables.append(self.held)
+        self.tables.append(self.states)
         self._alarms: list[int] = []
         """A heap of those of all keys."""
         self._times: list[tuple[int, str, Key]] = []
         """A heap of the times of rows that wait."""
 
     def push(self, port: int, rows: Sequence[Row]) -> None:
-        time, held, mark = self.time, self.held, self.mark
+        time, states, mark = self.time, self.states, self.mark
         for row in rows:
             key = tuple([row[at] for at in self.over.keys])
-            one = held.values.get(key)
+            state = states.values.get(key)
             at = row[time]
-            if at <= (mark if not self.bounded else one.last if one is not None else NEVER):
+            if at <= (mark if not self.bounded else state.last if state is not None else NEVER):
                 self.late += 1
                 continue
-            if one is None:
-                one = _Held()
-                one.back = self.kinds.new()
-            if at in one.waiting:
-                one.waiting[at].append(row)
+            if state is None:
+                state = _KeyState()
+                state.back = self.kinds.new()
+            if at in state.waiting:
+                state.waiting[at].append(row)
             else:
                 heappush(self._times, (at, repr(key), key))
-                one.waiting[at] = [row]
+                state.waiting[at] = [row]
             if self.over.range is not None:
-                self._forget_later(one, key, at, self.over.range)
-            held.put(key, one)
+                self._forget_later(state, key, at, self.over.range)
+            states.put(key, state)
 
-    def _forget_later(self, one: _Held, key: Key, at: int, range: int) -> None:
+    def _forget_later(self, state: _KeyState, key: Key, at: int, range: int) -> None:
         """As Flink does, for what is late afterwards depends on it."""
-        if not one.alarms or one.alarms[-1] < at + range + MILLISECOND:
-            one.alarms.append(at + range // MILLISECOND * 3 // 2 * MILLISECOND + MILLISECOND)
-            heappush(self._times, (one.alarms[-1], repr(key), key))
-            heappush(self._alarms, one.alarms[-1])
+        if not state.alarms or state.alarms[-1] < at + range + MILLISECOND:
+            state.alarms.append(at + range // MILLISECOND * 3 // 2 * MILLISECOND + MILLISECOND)
+            heappush(self._times, (state.alarms[-1], repr(key), key))
+            heappush(self._alarms, state.alarms[-1])
 
     def due(self, mark: int) -> None:
-        found: list[Row] = []
+        output: list[Row] = []
         times = self._times
         while self._alarms and self._alarms[0] <= mark:
             heappop(self._alarms)
         while times and times[0][0] <= mark:
             at, _, key = heappop(times)
-            one = self.held.values.get(key)
-            if one is None:
+            state = self.states.values.get(key)
+            if state is None:
                 continue
-            if one.alarms and one.alarms[-1] <= at:
-                self.held.remove(key)
+            if state.alarms and state.alarms[-1] <= at:
+                self.states.remove(key)
                 continue
-            ready = one.waiting.pop(at, [])
-            if at in one.alarms:
-                one.alarms.remove(at)
+            ready = state.waiting.pop(at, [])
+            if at in state.alarms:
+                state.alarms.remove(at)
             elif not ready:
                 continue
-            one.last = max(one.last, at)
-            self._give(one, at, ready, found)
-            self.held.put(key, one)
-        self.emit(found)
+            state.last = max(state.last, at)
+            self._give(state, at, ready, output)
+            self.states.put(key, state)
+        self.emit(output)
 
-    def _give(self, one: _Held, at: int, ready: Sequence[Row], found: list[Row]) -> None:
-        taken = []
+    def _give(self, state: _KeyState, at: int, ready: Sequence[Row], output: list[Row]) -> None:
+        accepted = []
         for row in ready:
             try:
                 self._add(self.kinds.new(), row)
             except FAILURES:
                 self.failed += 1
             else:
-                taken.append(row)
+                accepted.append(row)
         if self.over.rows is not None:
-            for row in taken:
-                self._take(one, row)
-                self._leave(one, len(one.rows) - self.over.rows - 1)
-                found.append((*row, *self._now(one)))
+            for row in accepted:
+                self._take(state, row)
+                self._leave(state, len(state.rows) - self.over.rows - 1)
+                output.append((*row, *self._now(state)))
             return
-        for row in taken:
-            self._take(one, row)
+        for row in accepted:
+            self._take(state, row)
         if self.over.range is not None:
             oldest = at - self.over.range
-            self._leave(one, bisect_left(one.rows, oldest, key=lambda row: row[self.time]))
-        values = self._now(one)
-        found += [(*row, *values) for row in taken]
+            self._leave(state, bisect_left(state.rows, oldest, key=lambda row: row[self.time]))
+        values = self._now(state)
+        output += [(*row, *values) for row in accepted]
 
-    def _take(self, one: _Held, row: Row) -> None:
-        self._add(one.back, row)
+    def _take(self, state: _KeyState, row: Row) -> None:
+        self._add(state.back, row)
         if self.bounded:
-            one.rows.append(row)
+            state.rows.append(row)
 
-    def _leave(self, one: _Held, count: int) -> None:
+    def _leave(self, state: _KeyState, count: int) -> None:
         """The first rows are out of the frame."""
         for _ in range(count):
-            if not one.front:
-                one.split = len(one.rows)
+            if not state.front:
+                state.split = len(state.rows)
                 behind = self.kinds.new()
-                for row in reversed(one.rows):
+                for row in reversed(state.rows):
                     fields = self.kinds.new()
                     self._add(fields, row)
                     self._merge(fields, behind)
-                    one.front.append(fields)
+                    state.front.append(fields)
                     behind = fields
-                one.back = self.kinds.new()
-            one.front.pop()
-            del one.rows[0]
-            one.split -= 1
+                state.back = self.kinds.new()
+            state.front.pop()
+            del state.rows[0]
+            state.split -= 1
 
-    def _now(self, one: _Held) -> tuple[Any, ...]:
-        if not one.front:
-            found: tuple[Any, ...] = self._values(one.back)
-            return found
+    def _now(self, state: _KeyState) -> tuple[Any, ...]:
+        if not state.front:
+            values: tuple[Any, ...] = self._values(state.back)
+            return values
         fields = self.kinds.new()
-        self._merge(fields, one.front[-1])
-        self._merge(fields, one.back)
-        found = self._values(fields)
-        return found
+        self._merge(fields, state.front[-1])
+        self._merge(fields, state.back)
+        values = self._values(fields)
+        return values
 
     def boundary(self, mark: int) -> int:
         """With RANGE, when a key is forgotten; rows that are in time have their alarms after their range."""
@@ -185,33 +185,35 @@ class Over(Operator):
 
     # --- state
 
-    def _size(self, one: _Held) -> int:
-        per_row = sum(map(weigh, one.rows)) + sum(weigh(row) for rows in one.waiting.values() for row in rows)
-        fields = sum(map(parts.size, self.kinds.fields, one.back))
-        return 200 + per_row + fields * (1 + len(one.front))
+    def _size(self, state: _KeyState) -> int:
+        per_row = sum(map(weigh, state.rows)) + sum(weigh(row) for rows in state.waiting.values() for row in rows)
+        fields = sum(map(parts.size, self.kinds.fields, state.back))
+        return 200 + per_row + fields * (1 + len(state.front))
 
-    def _dump(self, one: _Held) -> Any:
-        fields = [] if self.bounded else list(map(parts.dump, self.kinds.fields, one.back))
-        return [one.last, one.alarms, [row for rows in one.waiting.values() for row in rows], one.rows, fields]
+    def _dump(self, state: _KeyState) -> Any:
+        fields = [] if self.bounded else list(map(parts.dump, self.kinds.fields, state.back))
+        return [state.last, state.alarms, [row for rows in state.waiting.values() for row in rows], state.rows, fields]
 
-    def _load(self, data: Any) -> _Held:
-        one = _Held()
-        one.last, alarms, waiting, rows, fields = data
-        one.alarms, one.rows = list(alarms), list(rows)
+    def _load(self, data: Any) -> _KeyState:
+        state = _KeyState()
+        state.last, alarms, waiting, rows, fields = data
+        state.alarms, state.rows = list(alarms), list(rows)
         for row in waiting:
-            one.waiting.setdefault(row[self.time], []).append(row)
-        one.back = self.kinds.new()
+            state.waiting.setdefault(row[self.time], []).append(row)
+        state.back = self.kinds.new()
         if self.bounded:
             for row in rows:
-                self._add(one.back, row)
+                self._add(state.back, row)
         else:
-            one.back = list(map(parts.load, self.kinds.fields, fields))
-        return one
+            state.back = list(map(parts.load, self.kinds.fields, fields))
+        return state
 
     def resume(self) -> None:
         self._times = [
-            (at, repr(key), key) for key, one in self.held.values.items() for at in sorted({*one.waiting, *one.alarms})
+            (at, repr(key), key)
+            for key, state in self.states.values.items()
+            for at in sorted({*state.waiting, *state.alarms})
         ]
         heapify(self._times)
-        self._alarms = [at for one in self.held.values.values() for at in one.alarms]
+        self._alarms = [at for state in self.states.values.values() for at in state.alarms]
         heapify(self._alarms)

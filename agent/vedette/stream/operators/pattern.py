@@ -30,9 +30,9 @@ from vedette.stream.expression import FAILURES, several
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import Function
 from vedette.stream.keyed import EVER, Budget, Key, Table
-from vedette.stream.operator import FOREVER, NEVER, Operator
 from vedette.stream.operators import heap
 from vedette.stream.operators.automaton import FINAL, Automaton, Counts
+from vedette.stream.operators.base import FOREVER, NEVER, Operator
 from vedette.stream.operators.rows import Rows, newest_by
 from vedette.stream.operators.seen import Condition, Seen, View
 
@@ -43,12 +43,12 @@ Partial = tuple[int, int, Counts]
 """Number of the first row, state, counts. Of a key they are a heap; one of them is ``BEGIN``, in ``start``, from which
 the next row begins a match."""
 BEGIN = FOREVER
-Found = tuple[int, Counts]
+Complete = tuple[int, Counts]
 """A complete match: number of the first row, counts."""
 
 
 class _Run:
-    """Of a key the rows from ``first`` on, as numbered."""
+    """The rows of a key from ``first`` on, as numbered."""
 
     __slots__ = ("first", "rows")
 
@@ -77,17 +77,17 @@ class Match(Operator):
             Condition(defines[variable.name], place, width, self._names) if variable.name in defines else None
             for place, variable in enumerate(node.pattern)
         ]
-        self._plain = all(one is None or one.plain for one in self._conditions)
+        self._plain = all(condition is None or condition.plain for condition in self._conditions)
         seen = Seen(1, self._names)
         self._measures = several([seen.rewritten(measure) for measure in node.measures])
         self._references = seen.references()
         newest = newest_by(node.input.time)
-        self._waiting, self._kept = Rows(budget, newest), Rows(budget, newest)
+        self._waiting, self._rows = Rows(budget, newest), Rows(budget, newest)
         self._keys: Table[Any] = Table(
             budget, lambda value: 80 + 96 * (len(value[1]) + len(value[2])), newest=lambda key, value: self._done
         )
         self.retains = node.within or EVER
-        self.tables += [self._waiting.table, self._kept.table, self._keys]
+        self.tables += [self._waiting.table, self._rows.table, self._keys]
         for table in self.tables:
             table.lost = []
         self._order: list[tuple[int, int, Row]] = []
@@ -124,47 +124,47 @@ class Match(Operator):
             self._lose()
         self._done = mark
         order, ends, gone = self._order, self._ends, self._gone
-        given: list[Row] = []
+        output: list[Row] = []
         while True:
             at = order[0][0] if order and order[0][0] <= mark else FOREVER + 1
             if ends and ends[0][0] <= min(at, mark):
                 end, _, key = heappop(ends)
                 if self._ending.get(key) == end:
                     del self._ending[key]
-                    self._expire(key, end, given)
+                    self._expire(key, end, output)
             elif at <= mark:
                 _, number, row = heappop(order)
                 if number in gone:
                     gone.remove(number)
                 else:
-                    self._row(row, at, given)
+                    self._row(row, at, output)
             else:
                 break
         while self._slots and (self._slots[0] + 1) * SECOND <= mark:
             self._waiting.drop((heappop(self._slots),))
-        self.emit(given)
+        self.emit(output)
 
-    def _row(self, row: Row, at: int, given: list[Row]) -> None:
+    def _row(self, row: Row, at: int, output: list[Row]) -> None:
         key = tuple([row[index] for index in self.node.keys])
         state = self._keys.values.get(key)
-        number, partials, found = state or (0, (self._begin,), ())
+        number, partials, pending = state or (0, (self._begin,), ())
         run = self._runs.get(key) or _Run(number)
         try:
             left, complete = self._step(row, run, number, partials)
         except FAILURES:
             self.failed += 1
             return
-        if len(left) == 1 and not complete and not found:
+        if len(left) == 1 and not complete and not pending:
             if state is not None:
                 self._forget(key)
             return
         self._runs[key] = run
         run.rows.append(row)
-        self._kept.add(key, row, number)
-        waiting = list(found)
+        self._rows.add(key, row, number)
+        waiting = list(pending)
         for match in complete:
             heap.add(waiting, match)
-        self._settle(key, number + 1, left, waiting, at, given)
+        self._settle(key, number + 1, left, waiting, at, output)
 
     def _step(self, row: Row, run: _Run, number: int, partials: Sequence[Partial]) -> tuple[heap.Heap, heap.Heap]:
         """Heaps of the partial matches and of the complete ones after a row."""
@@ -199,8 +199,8 @@ class Match(Operator):
             return None
         met = 0
         try:
-            for place, one in enumerate(self._conditions):
-                if one is None or one.alone(row):
+            for place, condition in enumerate(self._conditions):
+                if condition is None or condition.alone(row):
                     met |= 1 << place
         except FAILURES:
             return None
@@ -215,52 +215,54 @@ class Match(Operator):
         within: dict[int, bool] = {}
 
         def meets(variable: int) -> bool:
-            known_by = conditions[variable]
-            if known_by is None:
+            condition = conditions[variable]
+            if condition is None:
                 return True
-            known = alone if known_by.plain else within
-            truth: bool | None = known.get(variable)
+            truths = alone if condition.plain else within
+            truth: bool | None = truths.get(variable)
             if truth is None:
-                truth = known_by.alone(row) if known_by.plain else known_by.holds(row, rows, start, counts)
-                known[variable] = truth
+                truth = condition.alone(row) if condition.plain else condition.holds(row, rows, start, counts)
+                truths[variable] = truth
             return truth
 
         return meets
 
-    def _settle(self, key: Key, number: int, partials: heap.Heap, found: heap.Heap, at: int, given: list[Row]) -> None:
+    def _settle(
+        self, key: Key, number: int, partials: heap.Heap, pending: heap.Heap, at: int, output: list[Row]
+    ) -> None:
         """Give what need not wait any longer, and keep the rest."""
-        while found and found[0][0] <= partials[0][0]:
-            match = heap.take(found)
+        while pending and pending[0][0] <= partials[0][0]:
+            match = heap.take(pending)
             until = self._skip(match)
             if until is None:
                 self.failed += 1
                 until = match[0]
             else:
-                self._give(key, match, at, given)
-            partials = heap.keep(partials, lambda one: one[0] > until)  # noqa: B023
-            found = heap.keep(found, lambda one: one[0] > until)  # noqa: B023
+                self._give(key, match, at, output)
+            partials = heap.keep(partials, lambda partial: partial[0] > until)  # noqa: B023  # called at once
+            pending = heap.keep(pending, lambda complete: complete[0] > until)  # noqa: B023  # called at once
         if len(partials) > MAX_PARTIALS + 1 or number - partials[0][0] > MAX_ROWS:
-            firsts = sorted(one[0] for one in partials)
+            firsts = sorted(partial[0] for partial in partials)
             least = max(firsts[-MAX_PARTIALS - 1] if len(firsts) > MAX_PARTIALS else 0, number - MAX_ROWS)
-            partials = heap.keep(partials, lambda one: one[0] >= least)
+            partials = heap.keep(partials, lambda partial: partial[0] >= least)
             self._keys.tear(self._done, len(firsts) - len(partials))
-        if len(partials) == 1 and not found:
+        if len(partials) == 1 and not pending:
             self._forget(key)
             return
-        self._keys.put(key, (number, tuple(partials), tuple(found)))
-        self._hold(key, self._runs[key], partials, found)
+        self._keys.put(key, (number, tuple(partials), tuple(pending)))
+        self._hold(key, self._runs[key], partials, pending)
 
-    def _hold(self, key: Key, run: _Run, partials: Sequence[Partial], found: Sequence[Found]) -> None:
+    def _hold(self, key: Key, run: _Run, partials: Sequence[Partial], pending: Sequence[Complete]) -> None:
         """Keep no more rows than are needed, and see that the first partial match ends in time."""
         first = partials[0][0]
         if self.node.within and first < BEGIN:
             self._end_at(key, run.rows[first - run.first][self.node.input.time] + self.node.within)
-        if found:
-            first = min(first, found[0][0])
+        if pending:
+            first = min(first, pending[0][0])
         if first > run.first:
             self._trim(key, run, first)
 
-    def _skip(self, match: Found) -> int | None:
+    def _skip(self, match: Complete) -> int | None:
         """Up to which first row all ends when ``match`` is given; None when it cannot."""
         first, counts = match
         skip = self.node.skip
@@ -272,7 +274,7 @@ class Match(Operator):
         to = first + sum(counts[: variable + (skip == "LAST")]) - (skip == "LAST")
         return to - 1 if counts[variable] and to > first else None
 
-    def _give(self, key: Key, match: Found, at: int, given: list[Row]) -> None:
+    def _give(self, key: Key, match: Complete, at: int, output: list[Row]) -> None:
         run, (first, counts) = self._runs[key], match
         start = first - run.first
         view = View(run.rows, start, counts, None, -2, at)
@@ -281,17 +283,19 @@ class Match(Operator):
         except FAILURES:
             self.failed += 1
             return
-        given.append((max(row[0] for row in view.of(-1)), *key, *measures))
+        output.append((max(row[0] for row in view.of(-1)), *key, *measures))
 
-    def _expire(self, key: Key, end: int, given: list[Row]) -> None:
+    def _expire(self, key: Key, end: int, output: list[Row]) -> None:
         """End what is too old at ``end``."""
         state, run = self._keys.values.get(key), self._runs.get(key)
         if state is None or run is None:
             return
-        number, partials, found = state
+        number, partials, pending = state
         time, before = self.node.input.time, end - self.node.within
-        left = [one for one in partials if one[0] == BEGIN or run.rows[one[0] - run.first][time] > before]
-        self._settle(key, number, heap.made(left), list(found), end, given)
+        left = [
+            partial for partial in partials if partial[0] == BEGIN or run.rows[partial[0] - run.first][time] > before
+        ]
+        self._settle(key, number, heap.filled(left), list(pending), end, output)
 
     def _end_at(self, key: Key, end: int) -> None:
         if self._ending.get(key) != end:
@@ -304,16 +308,16 @@ class Match(Operator):
         del run.rows[: first - run.first]
         run.first = first
         gone = []
-        for place, chunk in self._kept.chunks(key):
+        for place, chunk in self._rows.chunks(key):
             if chunk[-1][2] >= first:
                 break
             gone.append(place)
         for place in gone:
-            self._kept.keep(place, [])
+            self._rows.keep(place, [])
 
     def _forget(self, key: Key) -> None:
         self._keys.remove(key)
-        self._kept.drop(key)
+        self._rows.drop(key)
         self._runs.pop(key, None)
         self._ending.pop(key, None)
 
@@ -322,14 +326,14 @@ class Match(Operator):
         self._find()
 
     def _find(self) -> None:
-        """What follows from the tables."""
+        """Find again what follows from the tables."""
         self._number = self._pushed = 0
         for part in (self._order, self._gone, self._slots, self._runs, self._ends, self._ending):
             part.clear()
         for table in self.tables:
             table.lost = []
         self._waiting.resume()
-        self._kept.resume()
+        self._rows.resume()
         for group in self._waiting.groups():
             self._slots.append(group[0])
             for row, _, number in self._waiting.entries(group):
@@ -338,40 +342,42 @@ class Match(Operator):
                     self._order.append((row[self.node.input.time], number, row))
         heapify(self._slots)
         heapify(self._order)
-        for key in {*self._kept.groups(), *self._keys.values}:
+        for key in {*self._rows.groups(), *self._keys.values}:
             self._resume(key)
 
     def _lose(self) -> None:
-        """What the budget has evicted since the last call is no longer evaluated."""
-        waiting, kept, keys = (table.lost or [] for table in self.tables)
+        """Stop evaluating what the budget has evicted since the last call."""
+        waiting, chunks, keys = (table.lost or [] for table in self.tables)
         for table in self.tables:
             table.lost = []
         time = self.node.input.time
         self._gone.update(number for _, chunk in waiting for row, _, number in chunk if row[time] > self._done)
         for key, _ in keys:
             self._forget(key)
-        for key in dict.fromkeys(chunk_key[:-1] for chunk_key, _ in kept):
-            self._kept.prune(key)
+        for key in dict.fromkeys(chunk_key[:-1] for chunk_key, _ in chunks):
+            self._rows.prune(key)
             self._resume(key)
 
     def _resume(self, key: Key) -> None:
         """A key that the budget has evicted in part loses what refers to rows that are gone."""
         self._ending.pop(key, None)
         state = self._keys.values.get(key)
-        entries = self._kept.entries(key)
+        entries = self._rows.entries(key)
         if state is None or not entries or entries[-1][2] != state[0] - 1:
             self._forget(key)
             return
-        number, partials, found = state
+        number, partials, pending = state
         while len(entries) > 1 and entries[-1][2] - entries[0][2] != len(entries) - 1:
             entries = entries[1:]  # a chunk in between is gone
         first = entries[0][2]
-        if min(one[0] for one in (*partials, *found)) < first:
-            partials, found = (tuple(heap.keep(list(ones), lambda one: one[0] >= first)) for ones in (partials, found))
-            if len(partials) == 1 and not found:
+        if min(match[0] for match in (*partials, *pending)) < first:
+            partials, pending = (
+                tuple(heap.keep(list(matches), lambda match: match[0] >= first)) for matches in (partials, pending)
+            )
+            if len(partials) == 1 and not pending:
                 self._forget(key)
                 return
-            self._keys.put(key, (number, partials, found))
+            self._keys.put(key, (number, partials, pending))
         run = self._runs[key] = _Run(first)
         run.rows = [entry[0] for entry in entries]
-        self._hold(key, run, partials, found)
+        self._hold(key, run, partials, pending)

@@ -49,7 +49,7 @@ def _size(chunk: list[Entry]) -> int:
 
 
 class Rows:
-    """See the module's text."""
+    """Groups of entries."""
 
     def __init__(self, budget: Budget, newest: Callable[[Key, list[Entry]], int]) -> None:
         """``newest``: the time of the newest row behind a chunk."""
@@ -80,7 +80,7 @@ class Rows:
         return entry
 
     def chunks(self, group: Key) -> Iterator[tuple[Key, list[Entry]]]:
-        """Of a group its chunks with their keys, the oldest first. Who changes an entry calls ``touch`` with the key;
+        """Give a group's chunks with their keys, the oldest first. Who changes an entry calls ``touch`` with the key;
         who takes entries away ``keep``, once it has gone through."""
         values = self.table.values
         for number in self._numbers.get(group, ()):
@@ -96,7 +96,7 @@ class Rows:
         self.table.changed[key] = None
 
     def keep(self, key: Key, entries: list[Entry]) -> None:
-        """Of the chunk ``key`` only these, if any."""
+        """Leave only these in the chunk ``key``, if any."""
         if entries:
             self.table.put(key, entries)
             return

@@ -1,4 +1,5 @@
-"""What the expressions of MATCH_RECOGNIZE see of a match: rows of its variables, by calls of ``plan/pattern.py``."""
+"""The view that expressions of MATCH_RECOGNIZE have of a match: rows of its variables, by calls of
+``plan/pattern.py``."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 from vedette.plan import query
 from vedette.plan.pattern import AGGREGATE, FIRST, LAST, ROWTIME
 from vedette.plan.query import Call, Column, Expression, Row
-from vedette.stream.accumulators import Accumulators
+from vedette.stream.aggregates.accumulators import Accumulators
 from vedette.stream.expression import condition
 from vedette.stream.operators.automaton import Counts
 
@@ -53,7 +54,7 @@ class View(NamedTuple):
 
 
 def _refer(call: Call, names: dict[str, int]) -> Callable[[View], Any]:
-    """What a call of ``plan/pattern.py`` gives."""
+    """Compile a call of ``plan/pattern.py``."""
     if call.name == ROWTIME:
         return lambda view: view.time
     variable = names[call.options[0]]
@@ -95,7 +96,7 @@ class Seen:
         if not isinstance(expression, Call):
             return expression
         if expression.name not in (LAST, FIRST, AGGREGATE, ROWTIME):
-            args = tuple(self.rewritten(one, variable) for one in expression.args)
+            args = tuple(self.rewritten(argument, variable) for argument in expression.args)
             return Call(expression.name, args, expression.type, expression.options)
         if (
             expression.name == LAST
@@ -112,7 +113,7 @@ class Seen:
 
 
 class Condition:
-    """Of one variable. ``plain``: of a row alone, when it refers to no other."""
+    """The condition of one variable. ``plain``: of a row alone, when it refers to no other."""
 
     def __init__(self, expression: Expression, variable: int, width: int, names: dict[str, int]) -> None:
         seen = Seen(width, names)

@@ -14,24 +14,25 @@ from typing import Any, ClassVar
 
 from vedette.plan.grid import touch
 from vedette.plan.query import MILLISECOND, Assign, Row, Windowed
-from vedette.stream.accumulators import Accumulators
+from vedette.stream.aggregates.accumulators import Accumulators
+from vedette.stream.aggregates.parts import dump, load, size
 from vedette.stream.expression import FAILURES
 from vedette.stream.keyed import Budget, Key, Table
-from vedette.stream.operator import FOREVER, Operator
+from vedette.stream.operators.base import FOREVER, Operator
 from vedette.stream.operators.rows import weigh
-from vedette.stream.parts import dump, load, size
 from vedette.stream.userfunctions import Functions
 
-Held = list[Any]
+Extent = list[Any]
 """Of one session: start, end, origin, then what it holds."""
 
 
-def _newest(key: Key, held: list[Held]) -> int:
-    return max(int(one[1]) for one in held)
+def _newest(key: Key, sessions: list[Extent]) -> int:
+    return max(int(session[1]) for session in sessions)
 
 
 class Sessions(Operator):
-    """What both uses of sessions do: ``fresh``, ``take`` and ``join`` of what a session holds, ``give`` its rows."""
+    """The common part of both uses of sessions: ``fresh``, ``take`` and ``join`` of what a session holds, ``give`` its
+    rows."""
 
     renews: ClassVar[bool] = True
     exact: ClassVar[bool] = True
@@ -39,7 +40,7 @@ class Sessions(Operator):
     def __init__(self, node: Windowed | Assign, budget: Budget) -> None:
         super().__init__(node, budget)
         self.gap, self.keys, self.time = node.grid.size, node.keys, node.input.time
-        self.sessions: Table[list[Held]] = Table(budget, self._size, self._dump, self._load, _newest)
+        self.sessions: Table[list[Extent]] = Table(budget, self._size, self._dump, self._load, _newest)
         self.retains = self.gap
         self.tables.append(self.sessions)
         self._ends: list[tuple[int, str, Key]] = []
@@ -47,27 +48,27 @@ class Sessions(Operator):
 
     @abstractmethod
     def fresh(self, row: Row) -> list[Any]:
-        """What a session of one row holds; raises what expressions raise."""
+        """Return what a session of one row holds; raises what expressions raise."""
 
     @abstractmethod
-    def join(self, held: Held, other: Held) -> None:
+    def join(self, session: Extent, other: Extent) -> None:
         """Take in what a session holds whose rows came later."""
 
     @abstractmethod
-    def give(self, key: Key, held: Held) -> list[Row]: ...
+    def give(self, key: Key, session: Extent) -> list[Row]: ...
 
     def push(self, port: int, rows: Sequence[Row]) -> None:
         gap, mark = self.gap, self.mark
         for row in rows:
             key = tuple([row[at] for at in self.keys])
             start = row[self.time]
-            held = self.sessions.values.get(key)
+            sessions = self.sessions.values.get(key)
             first, last = start, start + gap
-            merged: list[Held] = []
-            if held is not None:
-                merged = [one for one in held if touch(first, last, one[0], one[1])]
-                for one in merged:
-                    first, last = min(first, one[0]), max(last, one[1])
+            merged: list[Extent] = []
+            if sessions is not None:
+                merged = [session for session in sessions if touch(first, last, session[0], session[1])]
+                for session in merged:
+                    first, last = min(first, session[0]), max(last, session[1])
             if last - MILLISECOND <= mark:
                 self.late += 1
                 continue
@@ -78,37 +79,37 @@ class Sessions(Operator):
                 continue
             whole = merged[0] if merged else [first, last, row[0]]
             before = whole[1] if merged else None
-            for one in merged[1:]:
-                self.join(whole, one)
-                assert held is not None  # what is merged is of it
-                held.remove(one)
+            for session in merged[1:]:
+                self.join(whole, session)
+                assert sessions is not None  # what is merged is of it
+                sessions.remove(session)
             if merged:
                 self.join(whole, [start, start + gap, row[0], *own])
             else:
                 whole += own
-                held = [*(held or ()), whole]
+                sessions = [*(sessions or ()), whole]
             whole[0], whole[1] = first, last
-            assert held is not None
-            self.sessions.put(key, held)
+            assert sessions is not None
+            self.sessions.put(key, sessions)
             if last != before:
                 heappush(self._ends, (last, repr(key), key))
 
     def due(self, mark: int) -> None:
-        ends, found = self._ends, []
+        ends, output = self._ends, []
         while ends and ends[0][0] - MILLISECOND <= mark:
             end, _, key = heappop(ends)
-            held = self.sessions.values.get(key)
-            over = [one for one in held or () if one[1] == end]
-            if held is None or not over:
+            sessions = self.sessions.values.get(key)
+            over = [session for session in sessions or () if session[1] == end]
+            if sessions is None or not over:
                 continue
-            for one in over:
-                held.remove(one)
-                found += self.give(key, one)
-            if held:
-                self.sessions.put(key, held)
+            for session in over:
+                sessions.remove(session)
+                output += self.give(key, session)
+            if sessions:
+                self.sessions.put(key, sessions)
             else:
                 self.sessions.remove(key)
-        self.emit(found)
+        self.emit(output)
 
     def boundary(self, mark: int) -> int:
         """A session must be over before a row that begins at its end, or closes the gap to it."""
@@ -116,17 +117,19 @@ class Sessions(Operator):
         return max(mark + 1, min(first, mark + self.gap) - MILLISECOND)
 
     def resume(self) -> None:
-        self._ends = [(one[1], repr(key), key) for key, held in self.sessions.values.items() for one in held]
+        self._ends = [
+            (session[1], repr(key), key) for key, sessions in self.sessions.values.items() for session in sessions
+        ]
         heapify(self._ends)
 
-    def _size(self, held: list[Held]) -> int:
-        return sum(120 + self.size_of(one[3:]) for one in held)
+    def _size(self, sessions: list[Extent]) -> int:
+        return sum(120 + self.size_of(session[3:]) for session in sessions)
 
-    def _dump(self, held: list[Held]) -> Any:
-        return [[*one[:3], *self.dumped(one[3:])] for one in held]
+    def _dump(self, sessions: list[Extent]) -> Any:
+        return [[*session[:3], *self.dumped(session[3:])] for session in sessions]
 
-    def _load(self, data: Any) -> list[Held]:
-        return [[*one[:3], *self.loaded(one[3:])] for one in data]
+    def _load(self, data: Any) -> list[Extent]:
+        return [[*session[:3], *self.loaded(session[3:])] for session in data]
 
     @abstractmethod
     def size_of(self, parts: Sequence[Any]) -> int: ...
@@ -154,14 +157,14 @@ class Session(Sessions):
         self._add(fields, row)
         return fields
 
-    def join(self, held: Held, other: Held) -> None:
-        fields = held[3:]
+    def join(self, session: Extent, other: Extent) -> None:
+        fields = session[3:]
         self._merge(fields, other[3:])
         self.kinds.users.shrink(fields)
-        held[2:] = [max(held[2], other[2]), *fields]
+        session[2:] = [max(session[2], other[2]), *fields]
 
-    def give(self, key: Key, held: Held) -> list[Row]:
-        start, end, origin, *fields = held
+    def give(self, key: Key, session: Extent) -> list[Row]:
+        start, end, origin, *fields = session
         try:
             return [(origin, *key, *self._values(fields), start, end, end - MILLISECOND)]
         except FAILURES:  # of a user's aggregate
@@ -186,12 +189,12 @@ class SessionRows(Sessions):
     def fresh(self, row: Row) -> list[Any]:
         return [row]
 
-    def join(self, held: Held, other: Held) -> None:
-        held += other[3:]
+    def join(self, session: Extent, other: Extent) -> None:
+        session += other[3:]
 
-    def give(self, key: Key, held: Held) -> list[Row]:
-        start, end = held[:2]
-        return [(*row, start, end, end - MILLISECOND) for row in held[3:]]
+    def give(self, key: Key, session: Extent) -> list[Row]:
+        start, end = session[:2]
+        return [(*row, start, end, end - MILLISECOND) for row in session[3:]]
 
     def size_of(self, parts: Sequence[Any]) -> int:
         return sum(weigh(row) for row in parts)

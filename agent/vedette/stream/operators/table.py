@@ -1,21 +1,17 @@
-"""The operators by the node that they run: one row each. ``Scan`` has none: ``network.py`` is what feeds them."""
+"""The operators by the node that they run: one row each. ``Scan`` has none: ``network/network.py`` feeds them."""
 
 from __future__ import annotations
 
 from vedette.plan import query
-from vedette.stream.operator import Operator
 from vedette.stream.operators.apply import Apply
-from vedette.stream.operators.assign import Assign
-from vedette.stream.operators.calc import Calc
-from vedette.stream.operators.expand import Expand
-from vedette.stream.operators.grouped import Grouped
+from vedette.stream.operators.base import Operator
 from vedette.stream.operators.join import Join
 from vedette.stream.operators.lookup import LookupJoin
 from vedette.stream.operators.over import Over
 from vedette.stream.operators.pattern import Match
+from vedette.stream.operators.stateless import Assign, Calc, Expand, Union
 from vedette.stream.operators.top import Top
-from vedette.stream.operators.union import Union
-from vedette.stream.operators.windowed import Windowed
+from vedette.stream.operators.windowed import Grouped, Windowed
 
 OPERATORS: dict[type[query.Node], type[Operator]] = {
     query.Calc: Calc,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from vedette.plan import query
 from vedette.plan.query import MILLISECOND, Row
 from vedette.stream.keyed import Budget, Key, Table
-from vedette.stream.operator import Operator
+from vedette.stream.operators.base import Operator
 from vedette.stream.operators.rows import weigh
 
 
@@ -24,7 +24,7 @@ class TopInWindow(Operator):
         self.top = node
         start, end = node.window
         self._key = (end, start, *(at for at in node.keys if at not in node.window))
-        self._rank = [_ranking(*one) for one in reversed(node.order)]
+        self._rank = [_ranking(*ordering) for ordering in reversed(node.order)]
         (column, descending, _), *others = node.order
         by_time = node.input.columns[column - 1].type.name.startswith("TIMESTAMP")
         self._newest = by_time and descending and not others and node.last == 1
@@ -42,26 +42,26 @@ class TopInWindow(Operator):
             if key[0] - MILLISECOND <= self.mark:
                 self.late += 1
                 continue
-            held = self.rows.values.get(key)
-            if held is None:
-                held = []
+            first_rows = self.rows.values.get(key)
+            if first_rows is None:
+                first_rows = []
                 self._windows.setdefault(key[0], {})[key] = None
-            held.insert(0, row) if self._newest else held.append(row)
+            first_rows.insert(0, row) if self._newest else first_rows.append(row)
             for rank, descending in self._rank:
-                held.sort(key=rank, reverse=descending)
-            del held[self.top.last :]
-            self.rows.put(key, held)
+                first_rows.sort(key=rank, reverse=descending)
+            del first_rows[self.top.last :]
+            self.rows.put(key, first_rows)
 
     def due(self, mark: int) -> None:
         first, ranked = self.top.first, self.top.ranked
         for end in sorted(end for end in self._windows if end - MILLISECOND <= mark):
-            found: list[Row] = []
+            output: list[Row] = []
             for key in self._windows.pop(end):
                 for rank, row in enumerate(self.rows.values.get(key, ()), 1):
                     if rank >= first:
-                        found.append((*row, rank) if ranked else row)
+                        output.append((*row, rank) if ranked else row)
                 self.rows.remove(key)
-            self.emit(found)
+            self.emit(output)
 
     def resume(self) -> None:
         self._windows = {}
@@ -80,7 +80,7 @@ class Top(Operator):
         super().__init__(node, budget)
         self.top = node
         self.time = node.order[0][0]
-        self.first: Table[tuple[Any, ...]] = Table(budget, lambda held: weigh(held) if held else 0, load=tuple)
+        self.first: Table[tuple[Any, ...]] = Table(budget, lambda row: weigh(row) if row else 0, load=tuple)
         """The first row so far; an empty tuple when it was given."""
         self.tables.append(self.first)
         self._waiting: list[tuple[int, str, Key]] = []
@@ -96,20 +96,20 @@ class Top(Operator):
                 self.late += 1
                 continue
             key = tuple([row[at] for at in self.top.keys])
-            held = self.first.values.get(key)
-            if held is None or (held and row[time] < held[time]):
+            first = self.first.values.get(key)
+            if first is None or (first and row[time] < first[time]):
                 self.first.put(key, row)
                 heappush(self._waiting, (row[time], repr(key), key))
 
     def due(self, mark: int) -> None:
-        found = []
+        output = []
         while self._waiting and self._waiting[0][0] <= mark:
             at, _, key = heappop(self._waiting)
             row = self.first.values.get(key)
             if row and row[self.time] == at:
-                found.append((*row, 1) if self.top.ranked else row)
+                output.append((*row, 1) if self.top.ranked else row)
                 self.first.put(key, ())
-        self.emit(found)
+        self.emit(output)
 
     def resume(self) -> None:
         self._waiting = [(row[self.time], repr(key), key) for key, row in self.first.values.items() if row]
@@ -117,6 +117,6 @@ class Top(Operator):
 
 
 def _ranking(column: int, descending: bool, nulls_last: bool) -> tuple[Callable[[Row], Any], bool]:
-    """What to sort by, and whether downwards."""
+    """Return what to sort by, and whether downwards."""
     null, other = (1, 0) if nulls_last != descending else (0, 1)
     return lambda row: (null, None) if row[column] is None else (other, row[column]), descending

@@ -22,19 +22,20 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import gcd
-from typing import Any
+from typing import Any, ClassVar
 
 import msgpack
 
+from vedette.plan import query
 from vedette.plan.grid import Grid, aligned
 from vedette.plan.query import MILLISECOND, Node, Row, dump
 from vedette.plan.query import Windowed as WindowedNode
-from vedette.stream.accumulators import Accumulators
-from vedette.stream.aggregates import row_of
+from vedette.stream.aggregates.accumulators import Accumulators
+from vedette.stream.aggregates.slices import Layer, Slice
+from vedette.stream.aggregates.table import row_of
 from vedette.stream.keyed import Budget
-from vedette.stream.operator import NEVER, Operator
+from vedette.stream.operators.base import NEVER, Operator
 from vedette.stream.operators.session import Session
-from vedette.stream.slices import Layer, Slice
 from vedette.stream.userfunctions import Functions
 
 Ident = tuple[int, int, int]
@@ -95,7 +96,9 @@ class Windowed(Operator):
 
     @classmethod
     def shared_by(cls, node: Any) -> bytes:
-        alone = (node.grid, node.legacy) if any(row_of(one.name).ordered for one in node.aggregates) else None
+        alone = (
+            (node.grid, node.legacy) if any(row_of(aggregate.name).ordered for aggregate in node.aggregates) else None
+        )
         same = dump((node.input.fingerprint, node.time, node.keys, node.sets, alone))
         return hashlib.blake2b(msgpack.packb(["Windowed", same]), digest_size=16).digest()
 
@@ -104,7 +107,7 @@ class Windowed(Operator):
         self.members.append(_Member(node, outputs))
 
     def takers(self) -> list[tuple[Operator, int]]:
-        return [one for member in self.members for one in member.outputs]
+        return [taker for member in self.members for taker in member.outputs]
 
     def forward(self, mark: int) -> None:
         for operator, port in self.takers():
@@ -119,12 +122,12 @@ class Windowed(Operator):
     # --- layers
 
     def ready(self) -> None:
-        every = [one for member in self.members for one in member.node.aggregates]
+        every = [aggregate for member in self.members for aggregate in member.node.aggregates]
         self.accumulators = Accumulators(every)
         idents = sorted({ident for member in self.members for ident in lengths(member.node.grid)})
         for ident in idents:
             self.layers[ident] = self._layer(ident)
-            finer = [one for one in idents if feeds(one, ident)]
+            finer = [other for other in idents if feeds(other, ident)]
             if finer:
                 self._fed_by[ident] = finer[-1]
         for member in self.members:
@@ -132,7 +135,7 @@ class Windowed(Operator):
             behind = f"start, end, end - {MILLISECOND}" + (", k[-1]" if member.node.sets else "")
             member.give = member.layer.giver(member.node.aggregates, behind)
             only = Accumulators(member.node.aggregates)
-            member.needs = frozenset(name for name, held in member.layer.parts.items() if held in only.parts)
+            member.needs = frozenset(name for name, part in member.layer.parts.items() if part in only.parts)
         self.retains = max(member.node.grid.size for member in self.members)
         self._connect()
 
@@ -144,7 +147,7 @@ class Windowed(Operator):
         return Layer(self.budget, ident, self.accumulators, node.keys, slice_of, node.sets)
 
     def _connect(self) -> None:
-        """What follows from which layers there are, and which feeds which."""
+        """Work out what follows from which layers there are, and which feeds which."""
         self.layers = dict(sorted(self.layers.items()))
         self.tables = list(self.layers.values())
         self._feeds = {ident: [] for ident in self.layers}
@@ -211,7 +214,7 @@ class Windowed(Operator):
         ends: list[int] = []
         done = self._done
         for (size, _, _), layer in self.layers.items():
-            ends += [start + size for start, one in layer.slices.items() if not one.closed]
+            ends += [start + size for start, piece in layer.slices.items() if not piece.closed]
         for member in self.members:
             size, step, offset = member.node.grid.size, member.node.grid.step, member.node.grid.offset
             kind, slices = member.node.grid.kind, member.layer.slices
@@ -228,12 +231,12 @@ class Windowed(Operator):
     def _close(self, end: int) -> None:
         for ident, layer in self.layers.items():
             start = end - ident[0]
-            one = layer.slices.get(start)
-            if one is not None and not one.closed:
-                one.closed = True
+            piece = layer.slices.get(start)
+            if piece is not None and not piece.closed:
+                piece.closed = True
                 layer.changed[()] = None
                 for wider in self._feeds[ident]:
-                    self._feed(layer, one, start, wider)
+                    self._feed(layer, piece, start, wider)
         for member in self.members:
             self._give(member, end)
         for ident, layer in self.layers.items():
@@ -241,29 +244,29 @@ class Windowed(Operator):
             for start in [start for start in layer.slices if start <= gone]:
                 layer.remove_slice(start)
 
-    def _feed(self, layer: Layer, one: Slice, start: int, wider: Layer) -> None:
+    def _feed(self, layer: Layer, piece: Slice, start: int, wider: Layer) -> None:
         size, offset, _ = wider.ident
         at = aligned(start, size, offset)
-        wider.merge(wider.slices.get(at) or wider.new_slice(at), one, layer)
+        wider.merge(wider.slices.get(at) or wider.new_slice(at), piece, layer)
 
     def _give(self, member: _Member, end: int) -> None:
         grid, layer = member.node.grid, member.layer
         start = end - grid.size
-        one: Slice | None
+        piece: Slice | None
         if grid.kind == "HOP":
             if (start - grid.offset) % grid.step:
                 return
             parts = [layer.slices[at] for at in range(start, end, layer.ident[0]) if at in layer.slices]
-            one = self._merged(layer, parts, before=not member.node.legacy)
+            piece = self._merged(layer, parts, before=not member.node.legacy)
         else:
             if grid.kind == "CUMULATE":
                 start = aligned(end - 1, grid.size, grid.offset)
                 if (end - start) % grid.step:
                     return
-            one = layer.slices.get(start)
-        if one is None or one.lacks & member.needs:
+            piece = layer.slices.get(start)
+        if piece is None or piece.lacks & member.needs:
             return
-        rows = member.give(one, start, end)
+        rows = member.give(piece, start, end)
         if rows:
             for operator, port in member.outputs:
                 operator.push(port, rows)
@@ -322,9 +325,9 @@ class Windowed(Operator):
         for ident in sorted(self._saved.keys() - set(gone)):
             fed_by = self._saved[ident]
             while fed_by in gone:
-                for start, one in self.layers[fed_by].slices.items():
-                    if not one.closed:
-                        self._feed(self.layers[fed_by], one, start, self.layers[ident])
+                for start, piece in self.layers[fed_by].slices.items():
+                    if not piece.closed:
+                        self._feed(self.layers[fed_by], piece, start, self.layers[ident])
                 fed_by = self._saved.get(fed_by)
             self._fed_by.pop(ident, None)
             if fed_by is not None:
@@ -338,3 +341,43 @@ class Windowed(Operator):
         self._written = []
         for layer in self.layers.values():
             layer.touch()
+
+
+# --- of rows that have their window already
+
+
+def _end(window: tuple[int, int]) -> int:
+    return window[0]
+
+
+class Grouped(Operator):
+    """Aggregates by a window's start and end, which are columns, and other keys. A slice for each window; a row whose
+    window is complete is late."""
+
+    exact: ClassVar[bool] = True  # a row in time is of no window that a watermark before it completes
+
+    def __init__(self, node: query.Grouped, budget: Budget) -> None:
+        super().__init__(node, budget)
+        start, end = node.window
+        slice_of = (f"(row[{end}], row[{start}])", "at[0] > done")
+        self.groups = Layer(budget, "windows", Accumulators(node.aggregates), node.keys, slice_of, newest=_end)
+        self.tables.append(self.groups)
+        self._give = self.groups.giver(node.aggregates, "")
+
+    def call_by(self, functions: Functions | None) -> None:
+        self.groups.accumulators.users.calls.functions = functions
+
+    def _done(self) -> int:
+        return self.mark + MILLISECOND if self.mark > NEVER else NEVER
+
+    def push(self, port: int, rows: Sequence[Row]) -> None:
+        failed, late = self.groups.update(rows, self._done())
+        self.failed += failed + self.groups.accumulators.users.failed()
+        self.late += len(late)
+
+    def due(self, mark: int) -> None:
+        done = self._done()
+        for window in sorted(window for window in self.groups.slices if window[0] <= done):
+            self.emit(self._give(self.groups.slices[window], window[1], window[0]))
+            self.groups.remove_slice(window)
+        self.failed += self.groups.accumulators.users.failed()

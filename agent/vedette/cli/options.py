@@ -1,0 +1,177 @@
+"""Options that several commands take: how rule files are read, which broker is reached, numbers and moments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vedette.cli.console import fail, safe
+from vedette.model.times import seconds, written_time
+from vedette.mqtt.settings import MqttSettings
+from vedette.system.wallclock import utc_now
+
+if TYPE_CHECKING:
+    from vedette.config.settings import Config
+    from vedette.plan.plan import Plan
+    from vedette.rules.ruleset import RuleSet
+    from vedette.udf.host import Host
+
+
+def rule_set(
+    paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = (),
+    functions: Host | None = None,
+) -> tuple[RuleSet, Plan]:  # fmt: skip
+    """Rule files as they were read, and their plan. Raises OSError and ValueError when it cannot be built."""
+    from vedette.rules import build
+
+    ruleset = build.load(paths, pipelines, lookups, functions)
+    return ruleset, build.from_rules(ruleset)
+
+
+def rule_plan(
+    paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = (),
+    functions: Host | None = None,
+) -> Plan:  # fmt: skip
+    return rule_set(paths, pipelines, lookups, functions)[1]
+
+
+def host_of(settings: Config) -> Host | None:
+    """Return what runs functions as the agent of this configuration does; ended with the command."""
+    if not settings.functions.allow:
+        return None
+    from vedette.udf.host import Host, Limits
+
+    host = Host(Limits(settings.functions.max_seconds, settings.functions.max_memory))
+    click.get_current_context().call_on_close(host.close)
+    return host
+
+
+def functions_option(command: Callable[..., None]) -> Callable[..., None]:
+    """``--functions``: what runs functions in Python, given as ``functions``, None without it; ended with the
+    command."""
+
+    def opened(ctx: click.Context, param: click.Parameter, value: bool) -> Host | None:
+        if not value:
+            return None
+        from vedette.udf.host import Host
+
+        host = Host()
+        ctx.call_on_close(host.close)
+        return host
+
+    text = "Run the functions in Python that SQL rules bring along, in isolated subprocesses."
+    return click.option("--functions", is_flag=True, callback=opened, help=text)(command)
+
+
+def format_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """``--format``: the codec by which ``what`` is read, with ``--plugin`` also a decoder plugin's; ends with a message
+    when there is none of that name."""
+    from vedette.decode.codecs import CODECS, DECLARED, plugged
+
+    def loaded(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
+        if value:
+            from vedette.runtime.agent.logs import log_to_stderr
+            from vedette.runtime.options.decoders import plug
+
+            log_to_stderr()
+            if wrong := plug(value):
+                fail(f"--plugin {wrong[0].partition(']: ')[2] or wrong[0]}")
+
+    def checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
+        if value not in CODECS and value not in plugged and not value.startswith(DECLARED):
+            formats = f"{', '.join(CODECS)}, or {DECLARED}NAME of a format of the rules"
+            fail(f"--format {safe(value)}: expects one of {formats}")
+        return value
+
+    text = f"How {what} read: {', '.join(CODECS)}; {DECLARED}NAME: as the rules' format of this name."
+    by_format = click.option(
+        "--format", "codec", metavar="NAME", default="auto", show_default=True, callback=checked, help=text
+    )
+    plugin = click.option(
+        "--plugin", metavar="DISTRIBUTION[:NAME]", multiple=True, is_eager=True, expose_value=False, callback=loaded,
+        help="An installed plugin whose decoder --format names; may be repeated.",
+    )  # fmt: skip
+    return lambda command: by_format(plugin(command))
+
+
+def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
+    """``--pipeline``, ``--lookup`` and ``--functions``, of all commands that read rule files."""
+    for option in (
+        functions_option,
+        click.option("--lookup", "lookups", type=click.Path(path_type=Path), multiple=True,
+                     help="Values of a placeholder (NAME.txt, .csv, .vlookup), or a folder of them; may be repeated."),
+        click.option("--pipeline", "pipelines", type=click.Path(path_type=Path), multiple=True,
+                     help="pySigma processing pipeline (YAML) that maps fields and log sources; may be repeated."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def required_or_empty(required: bool) -> dict[str, Any]:
+    """Attributes of an option that must be there, or is empty without being given. A required one has no default, not
+    even None: click takes any default for a value."""
+    return {"required": True} if required else {"default": ""}
+
+
+def broker_options(command: Callable[..., None], *, required: bool = True) -> Callable[..., None]:
+    """The options that reach a broker: the fields of ``MqttSettings``."""
+    for option in reversed(
+        [
+            click.option(
+                "--broker",
+                "url",
+                **required_or_empty(required),
+                metavar="URL",
+                help="mqtt://host:port, or mqtts://host:port for TLS.",
+            ),
+            click.option("--username", default="", metavar="NAME", help="User name at the broker."),
+            click.option(
+                "--password-file", type=click.Path(path_type=Path), help="File whose first line is its password."
+            ),
+            click.option(
+                "--ca-file",
+                type=click.Path(path_type=Path),
+                help="Authority of the broker's certificate (PEM); default: those of the host.",
+            ),
+            click.option(
+                "--cert-file",
+                type=click.Path(path_type=Path),
+                help="Client certificate (PEM), with --key-file.",
+            ),
+            click.option("--key-file", type=click.Path(path_type=Path), help="Its private key (PEM)."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def broker_settings(options: Mapping[str, Any]) -> MqttSettings:
+    """Return what ``broker_options`` were given; click gives each its type."""
+    return MqttSettings(**options)
+
+
+class Number(click.FloatRange):
+    """A number; click's own range takes a NaN, and without a maximum infinity."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
+def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """UTC microseconds from RFC 3339 or a duration back from now."""
+    if value is None:
+        return None
+    with suppress(ValueError):
+        return utc_now() - round(seconds(value) * 1_000_000)
+    written = written_time(value)
+    if written is None:
+        raise click.BadParameter("expects RFC 3339, or a duration back from now such as 2h")
+    return written

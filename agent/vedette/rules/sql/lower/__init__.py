@@ -1,0 +1,1 @@
+"""Queries as trees to the nodes of `plan/query.py`."""

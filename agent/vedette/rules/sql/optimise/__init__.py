@@ -1,0 +1,1 @@
+"""Nodes into one form, with what rows and user functions need."""

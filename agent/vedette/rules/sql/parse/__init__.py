@@ -1,0 +1,1 @@
+"""Statements as they are written: tokens, and trees without a word lost."""

@@ -1,0 +1,1 @@
+"""From a match to an alert: made, enriched, given to local response, redacted."""

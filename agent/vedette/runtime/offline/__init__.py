@@ -1,0 +1,1 @@
+"""The engine of the live path over what is stored already: scan, hunts, exports."""

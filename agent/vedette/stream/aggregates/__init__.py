@@ -1,0 +1,1 @@
+"""Aggregates: the table of them, the parts that they are made of, and groups of rows in columns."""
