@@ -344,7 +344,9 @@ def test_without_permission(site: Site) -> None:
     site.agent.settled(1)
     assert any(one["fields"].get("response") == f"block {PEER} for 3600 s" for one in site.alerts())
     assert "needs CAP_NET_ADMIN" in site.ask("test", code=1)
-    assert "FAILING" in vedette("status", "-c", site.agent.config).stdout
+    said = vedette("status", "-c", site.agent.config, code=1).stdout
+    assert said.startswith("NOT OK: ")
+    assert "FAILING" in said
     assert site.blocked() == []
     assert site.agent.stop() == 0
     site.agent.program = site.network.inside(*tuned(nft_poll=0.1))

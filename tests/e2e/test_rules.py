@@ -87,6 +87,25 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     made.kill()
 
 
+def test_a_changed_folder(tmp_path: Path) -> None:
+    """A rule that is written into the folder runs without anyone's word; one that is changed runs after SIGHUP, too."""
+    path = rule(tmp_path / "rules", "first", 1)
+    agent = Agent(tmp_path / "a", rules=path.parent, rules_poll=0.2)
+    agent.configure(f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n')
+    agent.up()
+    try:
+        rule(path.parent, "polled", 2)
+        until("the changed folder to be taken", lambda: agent.status()["rules"]["running"] == 2)
+        replans = agent.status()["totals"]["replans"]
+        agent.signal(signal.SIGHUP)
+        until("the folder to be taken again", lambda: agent.status()["totals"]["replans"] > replans)
+        mark(agent, "polled")
+        agent.settled(1)
+        assert [one["rule_title"] for one in agent.alerts()] == ["Marker polled"]
+    finally:
+        agent.kill()
+
+
 @pytest.mark.long
 def test_a_changed_folder_while_logs_flow(agent: Agent, tmp_path: Path) -> None:
     """A new rule fires after the folder changed or SIGHUP; a file that is no rule is named with its line; a set that

@@ -174,7 +174,7 @@ class ActiveRules:
         for name, rules in [*self.sets.members.items()]:
             if await asyncio.to_thread(rules.changed):
                 changed = True
-                await self.change(name, Rules.reload)
+                await self.change(name, lambda rules: rules.reload())
         if changed:
             return
         if self.sets.unmerged and time.monotonic() >= self._merge_again:
@@ -186,7 +186,7 @@ class ActiveRules:
     async def again(self) -> None:
         """At the operator's word: all rule sets once more."""
         for name in [*self.sets.members]:
-            await self.change(name, Rules.again)
+            await self.change(name, lambda rules: rules.again())
 
     async def _switch(self, loading: Callable[[], Awaitable[Loaded | None]]) -> None:
         async with self._changing:
@@ -200,7 +200,7 @@ class ActiveRules:
         await self._switch(self._relook)
         for name, rules in [*self.sets.members.items()]:
             if rules.error and not rules.folder:
-                await self.change(name, Rules.again)
+                await self.change(name, lambda rules: rules.again())
 
     async def _relook(self) -> Loaded | None:
         return await self.sets.relooked(self.loaded)  # as it is once a change under way is done
