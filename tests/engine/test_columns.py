@@ -1,4 +1,4 @@
-"""Columns of statements, as the native kernel reads them out of JSON: always what the decoders say."""
+"""Columns of statements and fields to show, as the native kernel reads them out of JSON: always what decoders say."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.differences import walk
-from vedette.decode.decoder import ABSENT
+from vedette.decode.decoder import ABSENT, Record
 from vedette.decode.values import Value
 from vedette.engine.join import Joiner
 from vedette.engine.kernel import LOADED
 from vedette.engine.match import Context, Engine, Match
-from vedette.model.event import Chunk, Frame
+from vedette.model.event import Chunk, Frame, LogSource
 from vedette.model.times import time_of
 from vedette.rules import build
 
@@ -23,6 +23,15 @@ pytestmark = pytest.mark.skipif(LOADED is None, reason="no native kernel")
 
 FIELDS = ("a", "a.b", "user", "user.name", "hostname", "ts", "message", "src_ip", "peer", "event.code", "EventID")
 SQL = f"INSERT INTO alerts SELECT {', '.join(f'`{name}`' for name in FIELDS)} FROM events"
+SHOWS = """\
+title: Shows {number}
+id: 6a1f0000-0000-4000-8000-00000000000{number}
+status: test
+logsource: {{product: linux}}
+detection: {{other: {{a: nothing is this}}, condition: {condition}}}
+fields: [{fields}]
+level: low
+"""
 RECEIVED = 1_795_168_800_000_000
 
 
@@ -32,6 +41,31 @@ def engine() -> Engine:
     plan = build.from_rules(rules)
     assert not plan.refused, plan.refused
     return Engine(plan, route=False)
+
+
+def showing(*fields_of: tuple[str, ...]) -> Engine:
+    """Rules that match nearly all events, each of which shows some fields."""
+    rules = build.empty()
+    for number, fields in enumerate(fields_of or (FIELDS[:4], FIELDS[3:], ())):
+        text = SHOWS.format(number=number, condition="not other", fields=", ".join(fields))
+        rules.front_ends[".yml"].add(text, f"{number}.yml")
+    plan = build.from_rules(rules)
+    assert not plan.refused, plan.refused
+    return Engine(plan, route=False)
+
+
+def shown(one: Engine, texts: list[bytes]) -> list[tuple[Match, dict[str, str]]]:
+    """Of each match what is shown, once the structures of these events are learned."""
+    chunk = Chunk("in", "json", RECEIVED, b"".join(text + b"\n" for text in texts))
+    for _ in range(3):
+        events = list(one.candidates(Frame(0, chunk), Joiner()))
+    return [(match, one.shown(match.rule, match.record)) for event in events for match in one.matches(chunk, event)]
+
+
+def decoded(one: Engine, match: Match) -> dict[str, str]:
+    """What is shown of a match by decoders alone."""
+    record = Record(match.record.raw, one.plan.codecs["json"], "", RECEIVED, None, LogSource(), None)
+    return one.shown(match.rule, record)
 
 
 def columns(one: Engine, texts: list[bytes]) -> list[tuple[Match, tuple[Any, ...] | None]]:
@@ -103,6 +137,37 @@ def test_columns_are_read_without_decoding() -> None:
     assert values[:2] == (1795168800, "web1")
     assert values[one.places["message"]] == "hé"
     assert values[one.places["user.name"]] == "eve"
+
+
+@settings(max_examples=150)
+@given(st.lists(EVENT, min_size=1, max_size=6), st.booleans())
+def test_the_kernel_shows_what_decoders_show(events: list[dict[str, Any]], ascii: bool) -> None:
+    one = showing()
+    for match, fields in shown(one, [json.dumps(event, ensure_ascii=ascii).encode() for event in events * 2]):
+        assert list(fields.items()) == list(decoded(one, match).items())
+    assert not one.kernel_wrong
+
+
+def test_fields_are_shown_without_decoding() -> None:
+    one = showing(("b", "user.name"), ("user.name", "hostname", "ts", "src_ip"), ())
+    text = b'{"a": true, "user": {"name": "eve"}, "hostname": "web1", "ts": 1.50, "src_ip": "h\\u00e9", "b": null}'
+    found = shown(one, [text, text])
+    expected = {"user.name": "eve"}, {"user.name": "eve", "hostname": "web1", "ts": "1.5", "src_ip": "hé"}, {}
+    assert [fields for _, fields in found] == [{"a": "true", **fields} for fields in expected] * 2
+    assert all(match.record.known is not None and match.record._fields is None for match, _ in found)
+
+
+def test_a_kernel_that_shows_wrongly_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = showing()
+    text = b'{"a": "x", "user": "eve"}'
+    native = one._native
+    assert native is not None
+    assert shown(one, [text, text])
+    monkeypatch.setattr(native, "shown", lambda event, view, rules: {"a": "wrong"})
+    found = shown(one, [text] * 1000)
+    assert "came out differently" in one.kernel_wrong
+    match, fields = found[-1]
+    assert fields == decoded(one, match)
 
 
 def test_a_kernel_that_reads_wrongly_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
-use crate::columns;
+use crate::columns::{self, Found};
 use crate::events::{About, Answer, Lesson, Plan, RUN, SURE, State};
 use crate::fields::{End, Group, Order, Place, Plain, Scan};
 use crate::hs::{Library, Scratch};
@@ -209,6 +209,8 @@ pub struct Events {
     plan: Plan,
     state: Mutex<State>,
     views: RwLock<Vec<Arc<View>>>,
+    /// Names of the fields to show, by number.
+    names: Vec<Py<PyString>>,
 }
 
 impl Events {
@@ -229,8 +231,10 @@ impl Events {
 impl Events {
     /// `module`: the file of the imported extension module of `hyperscan`. `folding`: pairs of characters.
     /// `predicates`: kind, group, other group. `guesses`: by predicate, lower is rarer. `rules`: `ir.dump` of each,
-    /// and the tables that it selects events for, if it does nothing else.
+    /// and the tables that it selects events for, if it does nothing else. `shown`: names of the fields to
+    /// show, and by rule their numbers.
     #[new]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         module: &str,
         folding: Vec<(char, char)>,
@@ -239,7 +243,9 @@ impl Events {
         groups: Vec<GroupParts>,
         texts: TextParts,
         rules: Vec<(Bound<PyAny>, Vec<TableParts>)>,
+        shown: (Vec<Py<PyString>>, Vec<Vec<u32>>),
     ) -> PyResult<Self> {
+        let (names, shown) = shown;
         let (mut built, mut tables) = (Rules::default(), Vec::new());
         for (rule, selected) in rules {
             let root = node(&mut built, &rule, predicates.len(), 0)?;
@@ -252,6 +258,7 @@ impl Events {
         if !predicates.iter().all(|(_, one, other)| fits(one) && fits(other))
             || !texts.fits(count, predicates.len())
             || guesses.len() != predicates.len()
+            || !shown.iter().flatten().all(|&name| (name as usize) < names.len())
         {
             return Err(PyValueError::new_err("no such group"));
         }
@@ -286,9 +293,11 @@ impl Events {
                 folding: folding.into_iter().collect(),
                 guesses: together,
                 tables,
+                shown,
+                names: names.len(),
             };
             let state = Mutex::new(State::new(&plan, scratch));
-            Ok(Self { plan, state, views: RwLock::default() })
+            Ok(Self { plan, state, views: RwLock::default(), names })
         };
         make().map_err(|error: String| PyValueError::new_err(error))
     }
@@ -379,7 +388,7 @@ impl Events {
     /// value, and the cuts or bytes of `Computed`. `rules`: native 32-bit integers.
     #[allow(clippy::needless_pass_by_value)]
     fn learn(&self, py: Python, event: &[u8], view: u16, inspected: Vec<u32>, lesson: Option<LessonParts>) {
-        let lesson = lesson.map(|(present, parts, guards, holds, open, rules, leaves, columns)| {
+        let lesson = lesson.map(|(present, parts, guards, holds, open, rules, leaves, columns, shown)| {
             let mut computed = HashMap::<u32, Computed>::default();
             for (group, leaf, cuts) in parts {
                 let cuts = cuts.into_iter().map(|(separator, after, last)| Cut { separator, after, last }).collect();
@@ -390,7 +399,8 @@ impl Events {
             }
             let columns = columns.into_iter().map(Column::of).collect();
             let rules = numbers_of(&rules).into();
-            Lesson { present, computed, holds, open, rules, leaves, columns }
+            let shown = shown.into_iter().map(|(number, code)| (number, Column::of(code))).collect();
+            Lesson { present, computed, holds, open, rules, leaves, columns, shown }
         });
         self.with(py, |state| state.learn(&self.plan, event, view, &inspected, lesson));
     }
@@ -403,9 +413,34 @@ impl Events {
     /// The values of the columns of an event (`columns.rs`); None: decoders have to say all of them.
     fn columns<'py>(&self, py: Python<'py>, event: &[u8], view: u16) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let found = self.with(py, |state| {
-            state.columns(event, view).map(|(columns, leaves)| columns::found(columns, leaves).collect::<Vec<_>>())
+            let (layout, leaves) = state.known(event, view)?;
+            Some(columns::found(&layout.columns, leaves).collect::<Vec<_>>())
         });
         found.map(|found| columns::values(py, event, &found)).transpose()
+    }
+
+    /// The fields that `rules` show and an event has (`columns.rs`); None: decoders have to say all of them.
+    #[allow(clippy::needless_pass_by_value)]
+    fn shown<'py>(
+        &self,
+        py: Python<'py>,
+        event: &[u8],
+        view: u16,
+        rules: Vec<u32>,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let found = self.with(py, |state| {
+            let (layout, leaves) = state.known(event, view)?;
+            let mut fields: Vec<(u32, Found)> = Vec::new();
+            for &name in rules.iter().filter_map(|&rule| self.plan.shown.get(rule as usize)).flatten() {
+                if let Some(column) = layout.shown(name)
+                    && fields.iter().all(|field| field.0 != name)
+                {
+                    fields.push((name, Found::of(column, leaves)));
+                }
+            }
+            Some(fields)
+        });
+        found.map(|fields| columns::shown(py, event, &self.names, &fields)).transpose()
     }
 
     /// Pattern and end of every hit of a group's searches in a text with its pad.
@@ -447,5 +482,14 @@ type Taken<'py> = (Spans, Bound<'py, PyList>, Bound<'py, PyList>);
 type Decided<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Spans, Option<Taken<'py>>);
 
 type Parts = Vec<(u32, u32, Vec<(u8, bool, bool)>)>;
-type LessonParts =
-    (Vec<(u32, Vec<u32>)>, Parts, Vec<(u32, u32, Vec<u8>)>, Vec<u32>, Vec<u32>, PyBackedBytes, u32, Vec<i64>);
+type LessonParts = (
+    Vec<(u32, Vec<u32>)>,
+    Parts,
+    Vec<(u32, u32, Vec<u8>)>,
+    Vec<u32>,
+    Vec<u32>,
+    PyBackedBytes,
+    u32,
+    Vec<i64>,
+    Vec<(u32, i64)>,
+);

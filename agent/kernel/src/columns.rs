@@ -1,7 +1,7 @@
 //! Values of an event as Python's decoders would give them, where the layout tells their place.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
 use crate::json::{Kind, Leaf, unescape};
 use crate::layout::Column;
@@ -15,24 +15,48 @@ pub struct Found {
     pub leaf: Option<Leaf>,
 }
 
-/// The columns of an event with these values.
-pub fn found(columns: &[Column], leaves: &[Leaf]) -> impl Iterator<Item = Found> {
-    columns.iter().map(|&column| {
+impl Found {
+    /// Of an event with these values.
+    #[must_use]
+    pub fn of(column: Column, leaves: &[Leaf]) -> Self {
         let leaf = if let Column::Leaf(leaf) = column { leaves.get(leaf as usize).copied() } else { None };
-        Found { column, leaf }
-    })
+        Self { column, leaf }
+    }
 }
 
-/// The values of `columns`; an Ellipsis for one that decoders have to say.
+/// The columns of an event with these values.
+pub fn found(columns: &[Column], leaves: &[Leaf]) -> impl Iterator<Item = Found> {
+    columns.iter().map(|&column| Found::of(column, leaves))
+}
+
+/// The values of `columns`.
 pub fn values<'py>(py: Python<'py>, event: &[u8], columns: &[Found]) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(py, columns.iter().map(|found| known(py, event, *found)).collect::<Vec<_>>())
+}
+
+/// The values of some fields, by name.
+pub fn shown<'py>(
+    py: Python<'py>,
+    event: &[u8],
+    names: &[Py<PyString>],
+    fields: &[(u32, Found)],
+) -> PyResult<Bound<'py, PyDict>> {
+    let shown = PyDict::new(py);
+    for &(name, found) in fields {
+        shown.set_item(&names[name as usize], known(py, event, found))?;
+    }
+    Ok(shown)
+}
+
+/// The value of a column; an Ellipsis where decoders have to say it.
+fn known<'py>(py: Python<'py>, event: &[u8], found: Found) -> Bound<'py, PyAny> {
     let unknown = || py.Ellipsis().into_bound(py);
-    let values = columns.iter().map(|found| match (found.column, found.leaf) {
+    match (found.column, found.leaf) {
         (Column::Leaf(_), Some(leaf)) => value(py, event, leaf).unwrap_or_else(unknown),
         (Column::Null, _) => py.None().into_bound(py),
         (Column::Truth(truth), _) => PyBool::new(py, truth).to_owned().into_any(),
         _ => unknown(),
-    });
-    PyTuple::new(py, values.collect::<Vec<_>>())
+    }
 }
 
 /// A value; None for an array, and a number that readers take in more than one way.

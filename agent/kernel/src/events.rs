@@ -60,6 +60,10 @@ pub struct Plan {
     pub texts: Texts,
     /// By rule the tables that it selects events for, where it does nothing else and rows can be made here.
     pub tables: Vec<Vec<Table>>,
+    /// By rule the numbers of the fields to show.
+    pub shown: Vec<Vec<u32>>,
+    /// How many such fields there are.
+    pub names: usize,
 }
 
 impl Shape for Plan {
@@ -222,6 +226,8 @@ pub struct Lesson {
     pub leaves: u32,
     /// See `Layout`.
     pub columns: Vec<Column>,
+    /// See `Layout`.
+    pub shown: Vec<(u32, Column)>,
 }
 
 impl Lesson {
@@ -238,7 +244,10 @@ impl Lesson {
             && below(&self.holds, plan.predicates.len())
             && below(&self.open, plan.predicates.len())
             && below(&self.rules, plan.rules.roots.len())
-            && self.columns.iter().all(|column| !matches!(column, Column::Leaf(leaf) if *leaf as usize >= leaves))
+            && self.shown.is_sorted_by_key(|own| own.0)
+            && self.shown.last().is_none_or(|own| (own.0 as usize) < plan.names)
+            && (self.columns.iter().chain(self.shown.iter().map(|own| &own.1)))
+                .all(|column| !matches!(column, Column::Leaf(leaf) if *leaf as usize >= leaves))
     }
 }
 
@@ -602,14 +611,14 @@ impl State {
         self.work.scratch.scan(database, data, usize::MAX).then(|| self.work.scratch.hits.clone())
     }
 
-    /// Where the columns of an event are, and its values, if its layout is known.
-    pub fn columns(&mut self, line: &[u8], view: u16) -> Option<(&[Column], &[Leaf])> {
+    /// The layout of an event, and its values, if that is known.
+    pub fn known(&mut self, line: &[u8], view: u16) -> Option<(&Layout, &[Leaf])> {
         if line.first() != Some(&b'{') {
             return None;
         }
         let Met::Known(number) = self.meet(trimmed(line), view, None) else { return None };
         let (layout, _) = self.known[number as usize].layout.as_ref()?;
-        Some((&layout.columns, &self.event.leaves))
+        Some((layout, &self.event.leaves))
     }
 
     /// Forget all structures but those to `keep`, by the hash of their outline.
@@ -659,7 +668,7 @@ impl State {
 
     /// The layout of the event that was read, and the number of its shortlist.
     fn layout(&mut self, plan: &Plan, line: &[u8], deciding: &[u32], lesson: Lesson) -> (Layout, u32) {
-        let Lesson { present, computed, mut holds, mut open, columns, .. } = lesson;
+        let Lesson { present, computed, mut holds, mut open, columns, shown, .. } = lesson;
         let leaves = &self.event.leaves;
         let all = present.iter().map(|(group, own)| (*group, &own[..]));
         let layout = Layout::new(plan.groups.len(), all.clone(), computed, plan.keywords);
@@ -677,6 +686,7 @@ impl State {
         let rest = all.filter(|own| settled.binary_search(&own.0).is_err());
         let mut layout = Layout::new(plan.groups.len(), rest, layout.into_computed(), plan.keywords);
         layout.columns = columns;
+        layout.shown = shown;
         let mut there = present.iter().map(|own| own.0).peekable();
         for (group, absent) in (0..).zip(plan.groups.iter().map(|group| &group.absent)) {
             if there.next_if_eq(&group).is_none() {

@@ -55,6 +55,8 @@ pub struct Layout {
     pub partial: bool,
     /// Where the values of columns are, by their number.
     pub columns: Vec<Column>,
+    /// The fields to show that are there, by their number, ascending, and where their values are.
+    pub shown: Vec<(u32, Column)>,
 }
 
 /// Where the value of a column is in every event of a layout.
@@ -117,6 +119,12 @@ impl Layout {
         if self.computed.is_empty() { None } else { self.computed.get(&group) }
     }
 
+    /// Where the value of a field to show is, if it is there.
+    #[must_use]
+    pub fn shown(&self, name: u32) -> Option<Column> {
+        self.shown.binary_search_by_key(&name, |own| own.0).ok().map(|place| self.shown[place].1)
+    }
+
     /// What `new` was given.
     #[must_use]
     pub fn into_computed(self) -> HashMap<GroupNumber, Computed> {
@@ -145,6 +153,7 @@ impl Layout {
         let computed = |one: &Computed| 80 + 64 * (one.parts.len() + one.guards.len());
         (self.sources.len() + self.leaves.len()) * 4
             + self.columns.len() * 8
+            + self.shown.len() * 12
             + self.computed.values().map(computed).sum::<usize>()
             + 250
     }

@@ -27,7 +27,7 @@ type; all others are texts, but ``priority`` and ``version``. A key that occurs 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any
 
@@ -84,7 +84,9 @@ class Record:
         "_remote",
         "_shape",
         "_zone",
+        "known",
         "raw",
+        "sure",
         "usual",
     )
 
@@ -117,6 +119,11 @@ class Record:
         self.usual: re.Match[bytes] | None = _UNREAD
         """The match of ``syslog.usual`` in a syslog line, where it is known already."""
         self._head: tuple[str, int] | None = _UNREAD
+        self.sure: tuple[str, LogSource, Sequence[int]] | None = None
+        """Codec and log source of its input, and the rules of which the native kernel, or the cache, says that they
+        match it."""
+        self.known: Mapping[str, Any] | None = None
+        """What ``Native.shown`` gave for these rules."""
 
     @property
     def text(self) -> str:

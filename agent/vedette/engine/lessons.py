@@ -9,7 +9,7 @@ rules ask for an event has a few: only those are looked at that its names can gi
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -59,6 +59,8 @@ class Lesson(NamedTuple):
     """How many there are."""
     columns: list[int]
     """By column that statements read the value that it is, or a code of ``_place``."""
+    shown: list[tuple[int, int]]
+    """The fields to show that are there, by number, ascending, with the same."""
 
 
 @dataclass(slots=True)
@@ -70,6 +72,7 @@ class _Draft:
     parts: list[tuple[int, int, list[tuple[int, bool, bool]]]] = field(default_factory=list)
     guards: list[tuple[int, int, bytes]] = field(default_factory=list)
     holds: list[int] = field(default_factory=list)
+    shown: list[tuple[int, int]] = field(default_factory=list)
 
 
 class Lessons:
@@ -83,12 +86,13 @@ class Lessons:
         groups: dict[str, list[int]],
         texts: Sequence[list[int]],
         columns: Sequence[str],
+        shown: Mapping[str, int],
     ) -> None:
         """``fitting``: the rules that are asked about events of a log source. ``groups``: by field, those behind the
         evaluator's are of fields that are only compared. ``texts``: by group of the evaluator the predicates that test
-        texts. ``columns``: the fields that statements read."""
+        texts. ``columns``: the fields that statements read. ``shown``: the number of each field to show."""
         self._plan, self._evaluator, self._fitting = plan, evaluator, fitting
-        self._groups, self._texts, self._columns = groups, texts, columns
+        self._groups, self._texts, self._columns, self._shown = groups, texts, columns, shown
         self._rules: Bounded[tuple[View, Source], bytes] = Bounded(RULES_BYTES)
         self._compared: dict[str, list[int]] = {}
         """By field the predicates that compare it with another."""
@@ -98,10 +102,12 @@ class Lessons:
         searches = (i for i in groups.get(KEYWORDS, ()) if not evaluator.refused.isdisjoint(evaluator.members[i]))
         self._always_undecided = [number for i in searches for number in evaluator.members[i]]
         """Keyword searches that the kernel does not do, and what depends on where an event came from."""
-        self._origins = frozenset(name for name in groups if asks((name,), ORIGIN))
-        self._always_undecided += [number for name in self._origins for number in self._all_of(name)]
-        names = groups.keys() - {KEYWORDS} - self._origins
-        self._parts = names & (syslog.FIELDS | syslog.PARTS.keys())
+        names = groups.keys() | shown.keys()
+        origins = {name for name in names if asks((name,), ORIGIN)}
+        self._always_undecided += [number for name in origins & groups.keys() for number in self._all_of(name)]
+        self._always_shown = [(shown[name], _place(_UNKNOWN)) for name in sorted(origins & shown.keys())]
+        names -= {KEYWORDS} | origins
+        self._parts = names & groups.keys() & (syslog.FIELDS | syslog.PARTS.keys())
         """Fields that a syslog header gives."""
         self._fields: dict[str, list[str]] = {}
         """By name in an event the fields that it can give."""
@@ -134,12 +140,16 @@ class Lessons:
             return None
 
     def _learned(self, record: Record, count: int, rules: bytes) -> Lesson:
-        draft = _Draft(self._always_undecided.copy())
+        draft = _Draft(self._always_undecided.copy(), shown=self._always_shown.copy())
         program = None if record.header is None else record.header.app
         names = {name for head in record.fields().keys() & self._fields.keys() for name in self._fields[head]}
         for name in sorted(names if record.header is None else names | self._parts):
             value: Any = record.get(name)
             if value is ABSENT:
+                continue
+            if name in self._shown and value is not None:
+                draft.shown.append((self._shown[name], _place(value)))
+            if name not in self._groups:
                 continue
             if isinstance(value, Computed):
                 self._computed(draft, name, with_others(record, name, value))
@@ -150,7 +160,7 @@ class Lessons:
         columns = self._places(record) if self._columns else []
         return Lesson(
             sorted(draft.present.items()), draft.parts, draft.guards, draft.holds, draft.undecided, rules, count,
-            columns,
+            columns, sorted(draft.shown),
         )  # fmt: skip
 
     def _computed(self, draft: _Draft, name: str, computed: Computed) -> None:

@@ -306,6 +306,8 @@ class Engine:
         """The matches of an event that needs no evaluation."""
         self.tally.matches += len(true)
         event = self._record(chunk, candidate.start, candidate.raw, context)
+        if self._native is not None:
+            event.sure = chunk.codec, context.logsource, true
         return [Match(rule, candidate.start, candidate.end, event) for rule in true]
 
     def _evaluated(
@@ -337,7 +339,7 @@ class Engine:
         true = self.true(event, candidate.rules, context.logsource)
         if true != sorted(candidate.rules) and undecided == len(self._undecided_events):
             reason = f"{self._named(candidate.rules ^ set(true))} came out differently than the kernel said"
-            self._differs(reason, chunk, event.raw, context)
+            self._differs(reason, chunk.codec, context.logsource, event.raw)
         self.tally.matches += len(true)
         return [Match(rule, candidate.start, candidate.end, event) for rule in true]
 
@@ -350,7 +352,7 @@ class Engine:
         if not missed:
             return matches
         reason = f"{self._named(match.rule for match in missed)} matched although the kernel said that they do not"
-        self._differs(reason, chunk, raw, context)
+        self._differs(reason, chunk.codec, context.logsource, raw)
         self.tally.matches += len(missed)
         return sorted([*matches, *missed])
 
@@ -363,13 +365,13 @@ class Engine:
         except Exception:  # an event that nobody else would have evaluated proves nothing, and stops nothing
             return []
 
-    def _differs(self, reason: str, chunk: Chunk, raw: bytes, context: Context) -> None:
+    def _differs(self, reason: str, codec: str, logsource: LogSource, raw: bytes) -> None:
         """The kernel was wrong about the event ``raw``: its structure goes without it from now on, else its input."""
         self._differences += 1
         self.kernel_wrong = reason
-        native = self._native_of(chunk.codec, context.logsource)
+        native = self._native_of(codec, logsource)
         if native is not None and not native.distrust(raw):
-            key = chunk.codec, context.logsource
+            key = codec, logsource
             self._distrusted[key] = Prefilter(self.plan, self.prefilter.databases(), native=False)
             self._inputs.pop(key, None)
 
@@ -386,13 +388,9 @@ class Engine:
         self._until_look -= 1
         if values is not None and self._until_look <= 0:
             self._until_look = SURE_SAMPLE
-            for name, place in native.columns.items():
-                value, decoded = values[place], match.record.get(name)
-                decoded = None if decoded is ABSENT else decoded
-                if value is not ... and (value != decoded or type(value) is not type(decoded)):
-                    reason = f"the field {name!r:.60} came out differently than the kernel said"
-                    self._differs(reason, chunk, match.record.raw, context)
-                    return None
+            fields = ((name, values[place]) for name, place in native.columns.items())
+            if not self._agree(fields, match.record, chunk.codec, context.logsource):
+                return None
         return values
 
     @property
@@ -458,8 +456,46 @@ class Engine:
 
     def shown(self, rule: int, event: Record) -> dict[str, str]:
         """The fields of ``event`` that a rule tests or its author wants shown, as texts."""
-        fields = {name: as_shown(event.get(name)) for name in self.plan.fields_of[rule] if name != KEYWORDS}
-        return {name: value for name, value in fields.items() if value is not None}
+        names = self.plan.fields_of[rule]
+        known = self._known(event, rule)
+        shown: dict[str, str] = {}
+        for name in names:
+            value = ... if known is None else known.get(name)
+            if value is ...:
+                value = ABSENT if name == KEYWORDS else event.get(name)
+            if (text := as_shown(value)) is not None:
+                shown[name] = text
+        return shown
+
+    def _known(self, event: Record, rule: int) -> Mapping[str, Any] | None:
+        """What the kernel reads of ``event``, where it knows the fields of ``rule``: see ``Native.shown``."""
+        native, sure = self._native, event.sure
+        if native is None or sure is None or self.kernel_wrong or rule not in sure[2]:
+            return None
+        if event.known is None:
+            codec, logsource, rules = sure
+            event.known = known = native.shown(event.raw, self._view_number(native, codec, logsource), rules)
+            if known is None:
+                event.sure = None  # it is not asked again
+                return None
+            self._until_look -= 1
+            if self._until_look <= 0:
+                self._until_look = SURE_SAMPLE
+                fields = [(name, known.get(name)) for name in self.plan.fields_of[rule] if name != KEYWORDS]
+                if not self._agree(fields, event, codec, logsource):
+                    event.known = event.sure = None
+        return event.known
+
+    def _agree(self, fields: Iterable[tuple[str, Any]], event: Record, codec: str, logsource: LogSource) -> bool:
+        """Whether decoders give ``fields`` of ``event``, too, but those that the kernel leaves to them."""
+        for name, value in fields:
+            decoded = event.get(name) if value is not ... else ...
+            decoded = None if decoded is ABSENT else decoded
+            if value != decoded or type(value) is not type(decoded):
+                reason = f"the field {name!r:.60} came out differently than the kernel said"
+                self._differs(reason, codec, logsource, event.raw)
+                return False
+        return True
 
     def prepare(self, inputs: Iterable[tuple[str, LogSource]]) -> None:
         """Compile scans of their own for those of these inputs (codec, log source) that few rules can meet.

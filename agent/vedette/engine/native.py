@@ -25,7 +25,7 @@ prefilter names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, overload
 
@@ -81,7 +81,8 @@ class Native:
         self._sets: Bounded[bytes | int, frozenset[int]] = Bounded(SETS_BYTES)
         groups = [described(plan, evaluator, i) for i in range(len(evaluator.groups))]
         texts = [group["all"] for group in groups]
-        self._lessons = Lessons(plan, evaluator, fitting, fields, texts, tuple(self.columns))
+        shown = {name: number for number, name in enumerate(plan.shown)}
+        self._lessons = Lessons(plan, evaluator, fitting, fields, texts, tuple(self.columns), shown)
         groups += [EMPTY] * (count - len(groups))
         searches = [i for i in fields.get(KEYWORDS, ()) if evaluator.refused.isdisjoint(evaluator.members[i])]
         selected = tables(plan, self.columns)
@@ -107,6 +108,7 @@ class Native:
                 "prefixed": PREFIXED,
             },
             list(zip([dump(rule.expr) for rule in plan.rules], selected, strict=True)),
+            (list(shown), [[shown[name] for name in names if name != KEYWORDS] for names in plan.fields_of]),
         )
         evaluator.search_by(self._kernel.hits)  # one copy of the databases
 
@@ -195,6 +197,12 @@ class Native:
         what decoders have to say; None: they have to say all."""
         values: tuple[Any, ...] | None = self._kernel.columns(event, view)
         return values
+
+    def shown(self, event: bytes, view: int, rules: Sequence[int]) -> dict[str, Any] | None:
+        """Return those of the fields that ``rules`` show that a JSON event has, with an Ellipsis for what decoders have
+        to say; None: they have to say all."""
+        fields: dict[str, Any] | None = self._kernel.shown(event, view, rules)
+        return fields
 
     def distrust(self, event: bytes) -> bool:
         """Leave events of the structure of ``event`` to the prefilter from now on. False where that does not help: it
