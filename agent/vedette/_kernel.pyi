@@ -1,7 +1,7 @@
 """What the native kernel gives: built from ``agent/kernel/``, whose documentation comments say more."""
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 @final
@@ -15,6 +15,7 @@ class Events:
         groups: list[dict[str, Any]],
         texts: dict[str, Any],
         rules: list[tuple[Any, list[Any]]],
+        shown: tuple[list[str], list[list[int]]],
     ) -> Events: ...
     def view(self, reads: int, rules: list[int], always: list[int]) -> int: ...
     def decide(
@@ -25,22 +26,23 @@ class Events:
     def sift(
         self, data: bytes, ends: array[int] | None, runs: bytes | None, found: bytes, view: int, apart: bool
     ) -> tuple[bytes, list[tuple[int, int]]]: ...
-    def learn(self, event: bytes, view: int, lesson: Lesson | None) -> bool | None: ...
+    def learn(self, event: bytes, view: int, inspected: list[int], lesson: Lesson | None) -> None: ...
     def distrust(self, event: bytes) -> bool: ...
     def columns(self, event: bytes, view: int) -> tuple[Any, ...] | None: ...
+    def shown(self, event: bytes, view: int, rules: Sequence[int]) -> dict[str, Any] | None: ...
     def hits(self, group: int, cased: bool, data: bytes) -> list[tuple[int, int]]: ...
     def counts(self) -> tuple[int, int, int, int, int]: ...
 
 Lesson = tuple[
-    list[list[int]],
+    list[tuple[int, list[int]]],
     list[tuple[int, int, list[tuple[int, bool, bool]]]],
     list[tuple[int, int, bytes]],
     list[int],
     list[int],
-    list[int],
-    list[tuple[int, bytes]],
+    bytes,
     int,
     list[int],
+    list[tuple[int, int]],
 ]
 
 @final

@@ -372,6 +372,13 @@ def test_json_time(value: Any, seconds: float | None) -> None:
     assert from_mapping({"timestamp": value}).event_time == (None if seconds is None else round(seconds * 1_000_000))
 
 
+def test_a_field_does_not_hang_on_what_was_asked_before() -> None:
+    raw = b'{"MESSAGE": "app[1]: Failed password for root from 192.0.2.4 port 22 ssh2", "cs-username": "eve"}'
+    fresh, late = record(raw, "auto"), record(raw, "auto")
+    late.fields()
+    assert (fresh.get("user.name"), fresh.get("src_ip")) == (late.get("user.name"), late.get("src_ip"))
+
+
 def test_host_falls_back_to_the_peer() -> None:
     """An event that names no host is of the peer it came from, which is a field of its own."""
     r = read("plain words", origin="10.0.0.9")

@@ -154,7 +154,26 @@ def test_fields_are_shown_without_decoding() -> None:
     found = shown(one, [text, text])
     expected = {"user.name": "eve"}, {"user.name": "eve", "hostname": "web1", "ts": "1.5", "src_ip": "hé"}, {}
     assert [fields for _, fields in found] == [{"a": "true", **fields} for fields in expected] * 2
-    assert all(match.record.known is not None and match.record._fields is None for match, _ in found)
+    assert all(match.record.shown is not None and match.record._fields is None for match, _ in found)
+
+
+def test_of_a_record_that_is_decoded_already_the_kernel_reads_nothing() -> None:
+    one = showing()
+    found = shown(one, [b'{"a": "x", "user": "eve"}'])
+    match = found[0][0]
+    match.record.shown = None
+    match.record.fields()
+    assert one.shown(match.rule, match.record) == found[0][1]
+    assert match.record.shown is None
+
+
+def test_a_rule_that_the_kernel_was_not_asked_about_is_shown_by_decoders() -> None:
+    """As where a number is of another engine's rules, or was left out by the kernel."""
+    one, other = showing(), showing(FIELDS[3:], FIELDS[:4], ())
+    for match, fields in shown(one, [b'{"a": "x", "user": {"name": "eve"}, "hostname": "web1", "ts": 1.50}']):
+        match.record.sure, match.record.shown = ("json", LogSource(), [0]), None
+        assert one.shown(match.rule, match.record) == fields
+        assert other.shown(match.rule, match.record) == decoded(other, match)
 
 
 def test_a_kernel_that_shows_wrongly_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -419,7 +419,7 @@ impl Events {
         found.map(|found| columns::values(py, event, &found)).transpose()
     }
 
-    /// The fields that `rules` show and an event has (`columns.rs`); None: decoders have to say all of them.
+    /// The fields that `rules` show (`columns.rs`); None: decoders have to say all of them.
     #[allow(clippy::needless_pass_by_value)]
     fn shown<'py>(
         &self,
@@ -430,15 +430,11 @@ impl Events {
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let found = self.with(py, |state| {
             let (layout, leaves) = state.known(event, view)?;
-            let mut fields: Vec<(u32, Found)> = Vec::new();
-            for &name in rules.iter().filter_map(|&rule| self.plan.shown.get(rule as usize)).flatten() {
-                if let Some(column) = layout.shown(name)
-                    && fields.iter().all(|field| field.0 != name)
-                {
-                    fields.push((name, Found::of(column, leaves)));
-                }
-            }
-            Some(fields)
+            let of_rules = rules.iter().filter_map(|&rule| self.plan.shown.get(rule as usize));
+            let mut names: Vec<u32> = of_rules.flatten().copied().collect();
+            names.sort_unstable();
+            names.dedup();
+            Some(names.into_iter().map(|name| (name, Found::of(layout.shown(name), leaves))).collect::<Vec<_>>())
         });
         found.map(|fields| columns::shown(py, event, &self.names, &fields)).transpose()
     }

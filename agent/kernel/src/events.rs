@@ -616,7 +616,11 @@ impl State {
         if line.first() != Some(&b'{') {
             return None;
         }
-        let Met::Known(number) = self.meet(trimmed(line), view, None) else { return None };
+        let met = catch_unwind(AssertUnwindSafe(|| self.meet(trimmed(line), view, None))).unwrap_or_else(|_| {
+            self.counts.panics += 1;
+            Met::TooMuch
+        });
+        let Met::Known(number) = met else { return None };
         let (layout, _) = self.known[number as usize].layout.as_ref()?;
         Some((layout, &self.event.leaves))
     }

@@ -119,10 +119,10 @@ impl Layout {
         if self.computed.is_empty() { None } else { self.computed.get(&group) }
     }
 
-    /// Where the value of a field to show is, if it is there.
+    /// Where the value of a field to show is.
     #[must_use]
-    pub fn shown(&self, name: u32) -> Option<Column> {
-        self.shown.binary_search_by_key(&name, |own| own.0).ok().map(|place| self.shown[place].1)
+    pub fn shown(&self, name: u32) -> Column {
+        self.shown.binary_search_by_key(&name, |own| own.0).map_or(Column::Null, |place| self.shown[place].1)
     }
 
     /// What `new` was given.

@@ -84,8 +84,8 @@ class Record:
         "_remote",
         "_shape",
         "_zone",
-        "known",
         "raw",
+        "shown",
         "sure",
         "usual",
     )
@@ -120,10 +120,14 @@ class Record:
         """The match of ``syslog.usual`` in a syslog line, where it is known already."""
         self._head: tuple[str, int] | None = _UNREAD
         self.sure: tuple[str, LogSource, Sequence[int]] | None = None
-        """Codec and log source of its input, and the rules of which the native kernel, or the cache, says that they
-        match it."""
-        self.known: Mapping[str, Any] | None = None
+        """Of a JSON object that was not evaluated: codec and log source of its input, and the rules that match it."""
+        self.shown: Mapping[str, Any] | None = None
         """What ``Native.shown`` gave for these rules."""
+
+    @property
+    def decoded(self) -> bool:
+        """Whether all fields are at hand."""
+        return self._fields is not None
 
     @property
     def text(self) -> str:
@@ -156,14 +160,14 @@ class Record:
                 return self._message()  # what _decode would give, without reading the message for other fields
             fields = self._decode()
         value = self._named(fields, field)
-        if value is ABSENT:
-            for other in ALIASES.get(field, ()):
-                if (value := self._named(fields, other)) is not ABSENT:
-                    break
-            else:
-                if self._remote is not None and field in peers.NAMES:
-                    self._look_for_peer(fields)
-                    return self.get(field)
+        if value is not ABSENT:
+            return value
+        if self._remote is not None and field in peers.NAMES:  # else the answer would hang on what was asked before
+            self._look_for_peer(fields)
+            return self.get(field)
+        for other in ALIASES.get(field, ()):
+            if (value := self._named(fields, other)) is not ABSENT:
+                break
         return value
 
     def _look_for_peer(self, fields: dict[str, Value]) -> None:

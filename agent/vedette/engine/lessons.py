@@ -143,7 +143,7 @@ class Lessons:
         draft = _Draft(self._always_undecided.copy(), shown=self._always_shown.copy())
         program = None if record.header is None else record.header.app
         names = {name for head in record.fields().keys() & self._fields.keys() for name in self._fields[head]}
-        for name in sorted(names if record.header is None else names | self._parts):
+        for name in sorted(names if record.header is None else names & self._groups.keys() | self._parts):
             value: Any = record.get(name)
             if value is ABSENT:
                 continue

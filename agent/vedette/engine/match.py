@@ -306,7 +306,7 @@ class Engine:
         """The matches of an event that needs no evaluation."""
         self.tally.matches += len(true)
         event = self._record(chunk, candidate.start, candidate.raw, context)
-        if self._native is not None:
+        if self._native is not None and candidate.raw[:1] == b"{":
             event.sure = chunk.codec, context.logsource, true
         return [Match(rule, candidate.start, candidate.end, event) for rule in true]
 
@@ -456,35 +456,29 @@ class Engine:
 
     def shown(self, rule: int, event: Record) -> dict[str, str]:
         """The fields of ``event`` that a rule tests or its author wants shown, as texts."""
-        names = self.plan.fields_of[rule]
-        known = self._known(event, rule)
+        fields = self._read(event)
         shown: dict[str, str] = {}
-        for name in names:
-            value = ... if known is None else known.get(name)
-            if value is ...:
-                value = ABSENT if name == KEYWORDS else event.get(name)
-            if (text := as_shown(value)) is not None:
+        for name in self.plan.fields_of[rule]:
+            value = ABSENT if name == KEYWORDS else fields.get(name, ...)
+            if (text := as_shown(event.get(name) if value is ... else value)) is not None:
                 shown[name] = text
         return shown
 
-    def _known(self, event: Record, rule: int) -> Mapping[str, Any] | None:
-        """What the kernel reads of ``event``, where it knows the fields of ``rule``: see ``Native.shown``."""
+    def _read(self, event: Record) -> Mapping[str, Any]:
+        """What the kernel reads of ``event`` for its rules (``Native.shown``); the rest decoders have to say."""
         native, sure = self._native, event.sure
-        if native is None or sure is None or self.kernel_wrong or rule not in sure[2]:
-            return None
-        if event.known is None:
+        if native is None or sure is None or event.decoded or self.kernel_wrong:
+            return {}
+        fields = event.shown
+        if fields is None:
             codec, logsource, rules = sure
-            event.known = known = native.shown(event.raw, self._view_number(native, codec, logsource), rules)
-            if known is None:
-                event.sure = None  # it is not asked again
-                return None
+            event.shown = fields = native.shown(event.raw, self._view_number(native, codec, logsource), rules) or {}
             self._until_look -= 1
-            if self._until_look <= 0:
+            if fields and self._until_look <= 0:
                 self._until_look = SURE_SAMPLE
-                fields = [(name, known.get(name)) for name in self.plan.fields_of[rule] if name != KEYWORDS]
-                if not self._agree(fields, event, codec, logsource):
-                    event.known = event.sure = None
-        return event.known
+                if not self._agree(fields.items(), event, codec, logsource):
+                    return {}
+        return fields
 
     def _agree(self, fields: Iterable[tuple[str, Any]], event: Record, codec: str, logsource: LogSource) -> bool:
         """Whether decoders give ``fields`` of ``event``, too, but those that the kernel leaves to them."""

@@ -26,6 +26,7 @@ prefilter names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any, overload
 
@@ -81,7 +82,7 @@ class Native:
         self._sets: Bounded[bytes | int, frozenset[int]] = Bounded(SETS_BYTES)
         groups = [described(plan, evaluator, i) for i in range(len(evaluator.groups))]
         texts = [group["all"] for group in groups]
-        shown = {name: number for number, name in enumerate(plan.shown)}
+        shown = {name: i for i, name in enumerate(sorted({*chain(*plan.fields_of)} - {KEYWORDS}))}
         self._lessons = Lessons(plan, evaluator, fitting, fields, texts, tuple(self.columns), shown)
         groups += [EMPTY] * (count - len(groups))
         searches = [i for i in fields.get(KEYWORDS, ()) if evaluator.refused.isdisjoint(evaluator.members[i])]
@@ -199,8 +200,8 @@ class Native:
         return values
 
     def shown(self, event: bytes, view: int, rules: Sequence[int]) -> dict[str, Any] | None:
-        """Return those of the fields that ``rules`` show that a JSON event has, with an Ellipsis for what decoders have
-        to say; None: they have to say all."""
+        """Return the fields that ``rules`` show of a JSON event, with None for those that it does not have and an
+        Ellipsis for what decoders have to say; None: they have to say all."""
         fields: dict[str, Any] | None = self._kernel.shown(event, view, rules)
         return fields
 

@@ -26,7 +26,7 @@ from vedette.decode import fields as decoded
 from vedette.decode.codecs import Codecs, with_declared
 from vedette.model.event import LogSource
 from vedette.plan import limits, operators
-from vedette.plan.ir import FIELD_OPS, KEYWORDS, Expr, Op, Predicate, Refusal, Rule, dump, load, suppress_of, tests
+from vedette.plan.ir import FIELD_OPS, Expr, Op, Predicate, Refusal, Rule, dump, load, suppress_of, tests
 from vedette.plan.literals import Choice, Cost, Measured, choose, declared_by, digest, guess, sought
 
 if TYPE_CHECKING:
@@ -132,11 +132,6 @@ class Plan:
         return tuple(
             tuple(dict.fromkeys([*(self.predicates[i].field for i in tests(r.expr)), *r.fields])) for r in self.rules
         )
-
-    @cached_property
-    def shown(self) -> tuple[str, ...]:
-        """The fields of ``fields_of``, each once."""
-        return tuple(sorted({name for names in self.fields_of for name in names} - {KEYWORDS}))
 
     @property
     def always(self) -> list[Rule]:
