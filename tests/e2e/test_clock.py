@@ -177,6 +177,29 @@ def test_a_clock_that_was_wrong(host: Host) -> None:
     assert len(host.agent.said("segment_deleted")) == 1
 
 
+def test_behind_since_the_clock_was_wrong(host: Host) -> None:
+    """Evaluation stands, since the outbox is full, and the clock, a year ahead when the events came, is set right: the
+    lag goes on to rise."""
+    host.agent.stop()
+    host.agent.configure(
+        f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{host.agent.port}"\ntimezone = "UTC"\n'
+        '[uplink]\nmax_bytes = "1MiB"\n'
+    )
+    stuck = host.agent.landing / "alerts"
+    stuck.parent.mkdir(parents=True, exist_ok=True)
+    stuck.write_bytes(b"")  # a file where the folder should be
+    host.set(365 * 86400)
+    host.agent.up()
+    line = b"<13>1 2026-11-21T02:41:14Z web1 app - - - marker " + b"x" * 8000 + b"\n"
+    tcp(("127.0.0.1", host.agent.port), line * 1000)
+    until("all to be stored", lambda: host.agent.alive() and host.agent.input()["stored"] == 1000)
+    until("evaluation to stand", lambda: host.agent.status()["alerts"]["outbox_bytes"] > 1 << 20)
+    host.set(0)
+    first = host.agent.status()["lag_seconds"]
+    until("the lag to rise", lambda: host.agent.status()["lag_seconds"] > first + 1)
+    assert host.agent.status()["lag_events"]
+
+
 def test_a_restart_after_a_step_back(host: Host) -> None:
     """A clock set back by a minute while the agent was down: receipts go on after the newest one of the log, and alert
     ids, counters and windows with them."""

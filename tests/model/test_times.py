@@ -8,7 +8,19 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.differences import walk
-from vedette.model.times import HOUR, bsd_time, clamp, iso_time, micros, named_time, seconds, time_of, written_time
+from vedette.model.times import (
+    HOUR,
+    MAX_SKEW,
+    bsd_time,
+    clamp,
+    iso_time,
+    lasts,
+    micros,
+    named_time,
+    seconds,
+    time_of,
+    written_time,
+)
 
 VIENNA = ZoneInfo("Europe/Vienna")
 
@@ -124,3 +136,12 @@ def test_an_event_from_the_future() -> None:
     received, ahead = 1_795_000_000_000_000, 5 * 60 * 1_000_000
     assert clamp(received + ahead, received) == (received + ahead, False)
     assert clamp(received + ahead + 1, received) == (received, True)
+
+
+@walk(
+    ("now", "good"),
+    [(1000, True), (1000 - MAX_SKEW, True), (999 - MAX_SKEW, False), (1060, True), (1061, False), (0, True)],
+)
+def test_what_lasts(now: int, good: bool) -> None:
+    """What is for 60 from 1000 on: not over before, nor for so long before as two clocks may be apart."""
+    assert lasts(1000, 60, now) is good

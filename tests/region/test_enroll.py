@@ -184,6 +184,18 @@ def test_renewal_is_by_time(tmp_path: Path) -> None:
             region.enroll("c", now=end + timedelta(days=1))
 
 
+def test_allowed_while_the_clock_was_ahead(tmp_path: Path) -> None:
+    """Who may enrol with another key within 24 hours may no more when the clock is set right."""
+    with Region.open(tmp_path, now=NOW) as region:
+        region.broker = URL
+        region.admit("a", new_key().public_key(), fleet="default", labels={}, now=NOW)
+        region.consent("a", now=NOW + timedelta(days=365))
+        with pytest.raises(ValueError, match="'vedette member allow a' lets it enrol again"):
+            region.admit("a", new_key().public_key(), fleet="default", labels={}, now=NOW)
+        region.consent("a", now=NOW + timedelta(minutes=4))
+        region.admit("a", new_key().public_key(), fleet="default", labels={}, now=NOW)
+
+
 def test_renewals_have_a_bound(tmp_path: Path) -> None:
     """A member that renews without end is refused until its earlier certificates have ended; others are not."""
     with Region.open(tmp_path, now=NOW) as region:

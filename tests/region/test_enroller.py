@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -65,7 +66,7 @@ async def enrolling(folder: Path) -> AsyncIterator[Kit]:
     with Region.open(folder / "region") as region:
         region.broker = "mqtt://region.example"
         region.enroll("land-1", role="landing")
-        grant = Tokens(region.folder).create("plants", uses=10, seconds=3600, labels={}, now=2e9)
+        grant = Tokens(region.folder).create("plants", uses=10, seconds=3600, labels={}, now=time.time())
     with running(folder / "broker") as broker:
         enroller = Enroller(EnrollerSettings(MqttSettings(broker.url), folder / "region"))
         task = asyncio.create_task(enroller.run())

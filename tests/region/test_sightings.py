@@ -43,6 +43,15 @@ def test_two_machines() -> None:
     assert ear.hear("a", late + 1).begins
 
 
+def test_a_clock_that_is_set_right() -> None:
+    """What was noted while it was ahead is over NOTED after it was set back."""
+    ear, year = Ear(), 365 * 86_400
+    for life, at in (("a", 100), ("b", 101), ("a", 102)):
+        ear.hear(life, year + at)
+    assert ear.hear("a", 200, time=year + 103).note
+    assert ear.hear("a", 201 + NOTED // SECOND, time=year + 104) == Sighting()
+
+
 def test_one_machine() -> None:
     """Restarts, a folder that moves to another host and stays there, and another agent's heartbeats are not noted."""
     ear = Ear()

@@ -21,6 +21,14 @@ def test_a_token_is_for_so_many_agents(tmp_path: Path) -> None:
         Tokens(tmp_path).find(grant.id).check("c", 1001)
 
 
+def test_a_token_from_the_future(tmp_path: Path) -> None:
+    """One that was made while the clock was ahead has expired when it is set right; five minutes are no fault."""
+    grant = Tokens(tmp_path).create("plants", uses=2, seconds=60, labels={}, now=10_000)
+    grant.check("a", 9_700)
+    with pytest.raises(EnrolmentRefused, match="expired"):
+        grant.check("a", 9_699)
+
+
 @pytest.mark.parametrize("site", ["", "New York", ".", "a/b"])
 def test_a_site_that_is_none(tmp_path: Path, site: str) -> None:
     """No token is made whose members would be at a site that nobody could be let see."""

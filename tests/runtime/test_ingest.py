@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -31,20 +30,6 @@ def test_a_burst_is_judged_from_the_disk(begin: Callable[..., Life], monkeypatch
 
     life.live(trickle)
     assert [raw.rpartition(" ")[2] for _, raw in life.titled()] == [str(i) for i in range(100)]
-
-
-def test_idle_is_no_lag(begin: Callable[..., Life]) -> None:
-    """An event that comes after a long silence has not been waiting since the one before it, and waits from then on."""
-    life, hour = begin(engine("evil")), 3_600_000_000
-    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: before"))
-    life.live()
-    life.clock.later = hour
-    assert life.context.progress.lag(life.clock()) == 0
-    life.give(replace(lines(b"<13>Nov 21 03:40:00 web1 app: after"), received_at=NOW + hour))
-    assert life.context.progress.lag(life.clock()) == 0
-    life.clock.later = 2 * hour
-    life.give(replace(lines(b"<13>Nov 21 04:40:00 web1 app: behind it"), received_at=NOW + 2 * hour))
-    assert life.context.progress.lag(life.clock()) == 3600
 
 
 def test_durable_waits_for_the_disk(begin: Callable[..., Life]) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import threading
 import time
@@ -33,7 +34,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from vedette.bundle.manifest import rfc3339
 from vedette.fleet.replies import Part, records
-from vedette.fleet.requests import ID, Request
+from vedette.fleet.requests import ID, MAX_SKEW, Request
 from vedette.region import requests
 from vedette.region.hunts import HostFindings, added
 from vedette.region.requests import Answer, Collection
@@ -100,6 +101,11 @@ class Note:
             raise ValueError(f"{folder / NOTE} is damaged: {error}") from error
         return note
 
+    def left(self, now: int) -> float:
+        """Seconds for which agents may act on it. They refuse what comes from the future, as of a clock that was
+        ahead."""
+        return (self.expires - now) / 1e6 if self.created <= now + MAX_SKEW else -math.inf
+
     def seen(self, who: Principal) -> set[str]:
         """The agents of it that ``who`` may see."""
         scope = who.sites()
@@ -161,7 +167,7 @@ class Asked:
             return "cancelled", ""
         if self.over:
             return "asking", self.outage  # until all of it is counted and kept
-        if now > self.note.expires:
+        if self.note.left(now) < 0:
             return "expired", "agents may not act on it any more"
         if self.outage:
             return "broker away", self.outage
@@ -407,7 +413,7 @@ class Desk:
             self._news(asked.note.id)
 
     def _left(self, asked: Asked) -> float:
-        return (asked.note.expires - utc_now()) / 1e6 + GRACE_SECONDS
+        return asked.note.left(utc_now()) + GRACE_SECONDS
 
     async def _converse(self, asked: Asked, fresh: bool, seconds: float) -> None:
         """Raises OSError, Problem."""

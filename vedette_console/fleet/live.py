@@ -112,6 +112,8 @@ class Beat:
     site: str = ""
     lost: bool = False
     heard: int = 0
+    last: int = 0
+    """The same; of what was retained, when its own clock says, at the latest when it came."""
     time: int = 0
     note: str = ""
     """That two machines have its id."""
@@ -121,6 +123,11 @@ class Beat:
     actual: Mapping[str, Any] | None = None
     figures: Figures = NO_FIGURES
     past: deque[Past] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+
+    def silent(self, now: int) -> float:
+        """Return for how many seconds nothing was heard; a ``last`` after ``now`` is of a clock that was ahead."""
+        self.last = min(self.last, now)
+        return (now - self.last) / 1e6
 
     @property
     def labels(self) -> dict[str, str]:
@@ -233,8 +240,11 @@ class Live:
         beat.lost = row.get("state") == "lost"
         if beat.lost:
             return  # how it was before stays on record
-        beat.heard = beat.heard if message.retain else now
         beat.time = count(row.get("time"))
+        if message.retain:
+            beat.last = min(max(beat.last, beat.time), now)
+        else:
+            beat.heard = beat.last = now
         beat.note = self._sightings.heard((beat.fleet, beat.agent), row, now).note
         actual = row.get("actual")
         fits = isinstance(actual, dict) and len(orjson.dumps(actual)) <= ACTUAL_BYTES

@@ -105,8 +105,7 @@ class Overview:
         if beat.lost:
             return "lost"
         link = self._live.link()
-        last = max(beat.heard, min(beat.time, now))
-        if link.state == "connected" and now - last > SILENT_SECONDS * SECOND:
+        if link.state == "connected" and beat.silent(now) > SILENT_SECONDS:
             return "silent"
         return beat.figures.state if beat.figures.state in ("running", "degraded") else "unknown"
 
@@ -176,7 +175,7 @@ def controller(live: Live, contents: Contents) -> Controller:
     if said is None:
         return Controller(state="silent" if live.connected else "unknown")
     time = count(count(said.get("time")) * SECOND)
-    old = utc_now() - time > OLD_SECONDS * SECOND
+    old = abs(utc_now() - time) > OLD_SECONDS * SECOND
     return Controller(state="old" if old else "reports", holder=text(said.get("holder")), time=written(time))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vedette.model.times import lasts
 from vedette.system.wallclock import utc_now
 from vedette_console.security.principal import Grant, Role
 from vedette_console.store.database import Conflict, Database, Row
@@ -39,7 +40,7 @@ class User:
 
     def confirmed_within(self, within: float, now: int) -> bool:
         """Whether the provider has let them in within so many seconds; of a local user always."""
-        return self.subject is None or now - self.confirmed <= within * 1e6
+        return self.subject is None or lasts(self.confirmed, round(within * 1e6), now)
 
 
 class LastAdmin(ValueError):

@@ -4,7 +4,8 @@ thing (``security.passwords``).
 
 A session ends after ``idle`` seconds without a request and ``absolute`` seconds after the login, whichever is first,
 and at once when its user logs out, is removed or disabled, or gets another password. A one-time link is good once, for
-``once`` seconds; it ends with all sessions of its user.
+``once`` seconds; it ends with all sessions of its user. What began, or was used, under a clock that was ahead is over
+when the clock is right again (``model.times.lasts``).
 
 A token never gives more than its owner has at that moment; it may be limited to places, to a role and to some acts,
 and may expire. Its text, ``vedette_…``, is shown once.
@@ -18,6 +19,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from vedette.model.times import MAX_SKEW, lasts
 from vedette.system.wallclock import utc_now
 from vedette_console.security.principal import ACTS, Grant, Role
 from vedette_console.settings import Sessions as Times
@@ -61,7 +63,10 @@ class Sessions:
     def start(self, name: str, *, address: str = "", browser: str = "") -> str:
         """Log a user in; gives the cookie. Sessions that are over are removed."""
         cookie, now = new_secret(), utc_now()
-        self._database.run("DELETE FROM sessions WHERE seen < ? OR created < ?", now - self._idle, now - self._absolute)
+        self._database.run(
+            "DELETE FROM sessions WHERE seen NOT BETWEEN ? AND ? OR created < ?",
+            now - self._idle, now + MAX_SKEW, now - self._absolute,
+        )  # fmt: skip
         self._database.run(
             "INSERT INTO sessions (hash, name, created, seen, address, browser) VALUES (?, ?, ?, ?, ?, ?)",
             digest(cookie), name, now, now, address, browser[:200],
@@ -73,7 +78,7 @@ class Sessions:
         now = utc_now() if now is None else now
         key = digest(cookie)
         row = self._database.first("SELECT name, created, seen FROM sessions WHERE hash = ?", key)
-        if row is None or row["seen"] + self._idle < now or row["created"] + self._absolute < now:
+        if row is None or not (lasts(row["seen"], self._idle, now) and lasts(row["created"], self._absolute, now)):
             return None
         if row["seen"] + min(TOUCH, self._idle // 2) < now:
             self._database.run("UPDATE sessions SET seen = ? WHERE hash = ?", now, key)
@@ -101,7 +106,7 @@ class Sessions:
     def offer(self, name: str, *, first: bool = False) -> str:
         """A one-time link's secret. ``first``: it is for the first admin, who is made when it is used."""
         token, now = new_secret(), utc_now()
-        self._database.run("DELETE FROM once WHERE until < ?", now)
+        self._database.run("DELETE FROM once WHERE until NOT BETWEEN ? AND ?", now, now + self._once + MAX_SKEW)
         self._database.run(
             "INSERT INTO once (hash, name, first, until) VALUES (?, ?, ?, ?)",
             digest(token), name, int(first), now + self._once,
@@ -113,7 +118,8 @@ class Sessions:
         is too old or none. It is used up."""
         now = utc_now() if now is None else now
         rows = self._database.rows("DELETE FROM once WHERE hash = ? RETURNING name, first, until", digest(token))
-        return None if not rows or rows[0]["until"] < now else (rows[0]["name"], bool(rows[0]["first"]))
+        good = rows and lasts(rows[0]["until"] - self._once, self._once, now)
+        return (rows[0]["name"], bool(rows[0]["first"])) if good else None
 
 
 PREFIX = "vedette_"
@@ -163,9 +169,11 @@ class Tokens:
         """The token of this text; None when there is none or it has expired."""
         now = utc_now() if now is None else now
         row = self._database.first("SELECT * FROM tokens WHERE hash = ?", digest(text))
-        if row is None or (row["expires"] is not None and row["expires"] < now):
+        if row is None:
             return None
-        if row["used"] is None or row["used"] + TOUCH < now:
+        if row["expires"] is not None and not lasts(row["created"], row["expires"] - row["created"], now):
+            return None
+        if row["used"] is None or abs(now - row["used"]) > TOUCH:
             self._database.run("UPDATE tokens SET used = ? WHERE id = ?", now, row["id"])
         return _token(row)
 

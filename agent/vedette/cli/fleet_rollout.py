@@ -52,9 +52,9 @@ def rollout_show(change: str, folder: Path, as_json: bool, **broker: object) -> 
     for row in shown:
         for line in [json_line(row)] if as_json else _lines(row):
             click.echo(line if as_json else safe(line))
-    age = time.time() - report["time"]
+    age = abs(time.time() - report["time"])
     if age > OLD_SECONDS:
-        click.echo(f"this is {age / 60:.0f} minutes old: is `vedette region steer` running?", err=True)
+        click.echo(f"this is {age / 60:.0f} minutes off: is `vedette region steer` running, its clock right?", err=True)
     raise SystemExit(1 if age > OLD_SECONDS or any(row["state"] == "aborted" for row in shown) else 0)
 
 

@@ -10,7 +10,7 @@
 | whatever a person may write | ``2026-11-20 10:00``, ``Fri, 20 Nov 2026 10:00:00 +0100`` | ``written_time`` |
 
 An event's own time is never taken for more than ``MAX_SKEW`` after its receipt, nor for one before the year 1 of UTC,
-which no table could hold: ``clamp``.
+which no table could hold: ``clamp``. What is good for a time is over when it comes from the future: ``lasts``.
 
 All times are UTC microseconds since 1970. A function gives None for what is not of its form, but ``seconds``, which
 raises ValueError. ``zone`` is taken where the text names none; None is UTC.
@@ -24,7 +24,7 @@ from functools import lru_cache
 
 HOUR = 3_600_000_000
 MAX_SKEW = 300_000_000
-"""An event's time may lie so many microseconds after its receipt."""
+"""An event's time may lie so many microseconds after its receipt; so far may two clocks, or one, be apart."""
 MONTHS = {name: i for i, name in enumerate(b"jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,6 +55,12 @@ def seconds(text: str) -> float:
     if match is None:
         raise ValueError(f'expects a duration such as "10m" or "200ms", not {text!r}')
     return float(match[1]) * _UNITS[match[2]]
+
+
+def lasts(since: int, span: int, now: int) -> bool:
+    """Whether what began at ``since`` and is for ``span`` is not over. What begins more than ``MAX_SKEW`` after ``now``
+    was begun under a clock that was wrong: nobody knows when, and it is over."""
+    return since - MAX_SKEW <= now <= since + span
 
 
 def clamp(event_time: int | None, received_at: int) -> tuple[int, bool]:

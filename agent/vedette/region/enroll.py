@@ -56,6 +56,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from vedette.delivery.topics import CLIENTS
 from vedette.fleet.audit import Audit
 from vedette.fleet.certificates import fingerprint, key_pem, new_key
+from vedette.model.times import MAX_SKEW
 from vedette.region.authorities import Authorities
 from vedette.region.authority import MAX_NAME
 from vedette.region.members import ROLES, SITE, Member, access, check_site, dump, load, password_file
@@ -198,7 +199,9 @@ class Region:
             return held.read_bytes()
         if key in member.dropped:
             raise ValueError(f"{name}: the certificates of this key were revoked: remove agent.key on its host")
-        if member.serial and not (member.active and member.key == key) and member.consent <= now.timestamp():
+        left = member.consent - now.timestamp()  # more than were given: under a clock that was ahead
+        allowed = 0 < left <= CONSENT_SECONDS + MAX_SKEW / 1e6
+        if member.serial and not (member.active and member.key == key) and not allowed:
             state = "is enrolled with another key" if member.active else "was revoked"
             raise ValueError(
                 f"{name} {state}: 'vedette member allow {name}' lets it enrol again within 24 hours; or choose another"

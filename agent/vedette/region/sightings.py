@@ -55,6 +55,7 @@ class Sightings:
         self._agents.move_to_end(agent)
         if len(self._agents) > AGENTS:
             self._agents.popitem(last=False)
+        seen.until = min(seen.until, now + NOTED)  # the clock may have been ahead
         begins = False
         if isinstance(log_id, str) and isinstance(started, int) and isinstance(time, int):
             life = log_id[:32], started

@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from vedette.fleet.enrolment import EnrolmentRefused, Token, new_token
+from vedette.model.times import MAX_SKEW
 from vedette.region.members import SITE, check_site
 from vedette.system import documents, foreign
 from vedette.system.durable import write_whole
@@ -45,7 +46,7 @@ class Grant(Struct, forbid_unknown_fields=True):
         """ "usable", or why not."""
         if self.revoked:
             return "revoked"
-        if self.expires <= now:
+        if not self.created - MAX_SKEW / 1e6 <= now < self.expires:  # from the future: the clock was ahead
             return "expired"
         return "used up" if len(self.used) >= self.uses else "usable"
 

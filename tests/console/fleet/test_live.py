@@ -18,11 +18,14 @@ from vedette.mqtt.connection import Message
 from vedette.region.sign import load_key
 from vedette.region.steer.sealed import seal
 from vedette.system.wallclock import utc_now
-from vedette_console.fleet import live
+from vedette_console.fleet import live, overview
+from vedette_console.fleet.live import Live
+from vedette_console.fleet.overview import SILENT_SECONDS
 from vedette_console.fleet.service import Fleet
 from vedette_console.web import Problem
 
 pytestmark = pytest.mark.peer
+YEAR = 365 * 86_400_000_000
 SITES = {"vienna-1": "vienna", "vienna-2": "vienna", "linz-1": "linz"}
 
 
@@ -150,8 +153,32 @@ async def test_what_is_no_heartbeat(region: Region, monkeypatch: pytest.MonkeyPa
         region.broker.kill()
 
 
+@pytest.mark.parametrize("retained", [False, True])
+async def test_heard_while_a_clock_was_ahead(region: Region, monkeypatch: pytest.MonkeyPatch, retained: bool) -> None:
+    """An agent that was heard while the console's clock was ahead, or whose own is, is silent when nothing comes."""
+    now = utc_now()
+    region.broker.start()
+    try:
+        async with Agents(region.settings, region.authority, SITES).running() as agents:
+            if retained:
+                await agents.heartbeat("linz-1", time=now + YEAR)
+            monkeypatch.setattr(Live.__init__, "__defaults__", (lambda: now + (0 if retained else YEAR), None))
+            async with region.console(heard=retained) as fleet:
+                await eventually("the connection", lambda: fleet.live.connected)
+                if not retained:
+                    await agents.heartbeat("linz-1", time=now)
+                await eventually("the heartbeat", lambda: fleet.live.beat(FLEET, "linz-1"))
+                health = []
+                for seconds in (0, SILENT_SECONDS + 1):
+                    monkeypatch.setattr(overview, "utc_now", lambda at=now + seconds * 1_000_000: at)
+                    health += [row.health for row in fleet.overview.page(ADMIN).items]
+                assert health == ["running", "silent"]
+    finally:
+        region.broker.kill()
+
+
 async def test_progress_that_the_controller_did_not_sign(region: Region) -> None:
-    """Counts for nothing; what it did sign is shown, and called old when it is."""
+    """Counts for nothing; what it did sign is shown, and called old when it is, or comes from the future."""
     region.broker.start()
     try:
         async with region.console() as fleet, Agents(region.settings, region.authority, SITES).running() as agents:
@@ -162,7 +189,7 @@ async def test_progress_that_the_controller_did_not_sign(region: Region) -> None
             await eventually("what was sent after it", lambda: fleet.live.beat(FLEET, "linz-1"))
             assert (fleet.rollouts.page(ADMIN)).controller.state == "silent"
             key = load_key(region.folder / "trust/online/rollout.pem")
-            for age, state in ((0, "reports"), (600, "old")):
+            for age, state in ((0, "reports"), (600, "old"), (-600, "old")):
                 await agents.client.publish(topic, seal("progress", {**row, "time": now - age}, key), retain=True)
                 await agents.heartbeat("linz-1", version=state)
                 await eventually("what was sent after it", partial(runs, fleet, state))

@@ -179,6 +179,21 @@ async def test_a_cancelled_hunt(region: Region, monkeypatch: pytest.MonkeyPatch)
         assert refused.value.status == 409
 
 
+async def test_a_hunt_from_the_future(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was asked while the console's clock was a year ahead has expired when it is set right: agents refuse it,
+    and it keeps no place of those that its user may have under way."""
+    monkeypatch.setattr(desk, "TURN_SECONDS", 1.0)
+    async with at_work(region) as (fleet, agents):
+        with monkeypatch.context() as ahead:
+            later = requests.moment() + 365 * 86_400_000_000
+            ahead.setattr(requests, "moment", lambda: later)
+            ahead.setattr(desk, "utc_now", lambda: later)
+            id = (await fleet.hunts.start(ADMIN, order())).hunt.id
+            await eventually("it to be asked", lambda: agents.came)
+        assert (await ended(fleet, id, "expired")).hunt.state == "expired"
+        await eventually("the end of the turn", lambda: fleet.desk.at_work(id) is None)
+
+
 async def test_a_restart_in_the_middle(region: Region) -> None:
     """The next console goes on where the one before was; also one whose request never left it."""
     async with at_work(region) as (fleet, agents):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from vedette.system.wallclock import utc_now
 from vedette_console.security.principal import Grant, Role
 from vedette_console.settings import Sessions as Times
 from vedette_console.store.accounts import Accounts, LastAdmin
@@ -73,7 +74,9 @@ def test_sessions_end(database: Database) -> None:
     Accounts(database).add("ann", [VIEWER])
     sessions = Sessions(database, Times(idle=100, absolute=1_000))
     cookie = sessions.start("ann", address="192.0.2.1", browser="x" * 500)
-    begun = sessions.of("ann")[0].created
+    (session,) = sessions.of("ann")
+    begun = session.created
+    assert len(session.browser) == 200
     assert sessions.check(cookie, begun + 99 * SECOND) == "ann"
     assert sessions.check(cookie, begun + 198 * SECOND) == "ann", "a request makes it last"
     assert sessions.check(cookie, begun + 299 * SECOND) is None
@@ -85,7 +88,6 @@ def test_sessions_end(database: Database) -> None:
     sessions.end(other)
     assert sessions.check(other) is None
     assert sessions.check("") is None
-    assert len(sessions.of("ann")[0].browser) == 200
 
 
 def test_all_sessions_of_a_user(database: Database) -> None:
@@ -181,3 +183,43 @@ def test_choices(database: Database) -> None:
     choices.set("banner", "a")
     choices.set("banner", {"b": [1, None]})
     assert choices.all() == {"banner": {"b": [1, None]}}
+
+
+AHEAD = 365 * 86_400 * SECOND
+
+
+def test_what_began_while_the_clock_was_ahead(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions, one-time links, tokens that expire and a provider's word of then are over when the clock is set right;
+    five minutes are no fault. What never expires stays."""
+    right, ahead = utc_now(), utc_now() + AHEAD
+    monkeypatch.setattr("vedette_console.store.sessions.utc_now", lambda: ahead)
+    monkeypatch.setattr("vedette_console.store.accounts.utc_now", lambda: ahead)
+    accounts, sessions, tokens = Accounts(database), Sessions(database, Times()), Tokens(database)
+    accounts.add("ann", [VIEWER], subject="provider ann")
+    accounts.confirm("ann")
+    cookie, link = sessions.start("ann"), sessions.offer("ann")
+    _, ends = tokens.add("ann", "ends", [VIEWER], expires=ahead + 90 * 86_400 * SECOND)
+    _, stays = tokens.add("ann", "stays", [VIEWER])
+    user = accounts.get("ann")
+    for now, good in ((ahead, True), (ahead - 299 * SECOND, True), (ahead - 301 * SECOND, False), (right, False)):
+        assert (sessions.check(cookie, now) == "ann") is good
+        assert (tokens.check(ends, now) is not None) is good
+        assert user.confirmed_within(3600, now) is good
+        assert tokens.check(stays, now) is not None
+    used = {token.label: token.used for token in tokens.of("ann")}
+    assert used["stays"] == right, "the last use is when it was, by the clock that is right"
+    assert sessions.redeem(link, right) is None
+    monkeypatch.setattr("vedette_console.store.sessions.utc_now", lambda: right)
+    sessions.offer("ann")
+    sessions.start("ann")
+    assert len(sessions.of("ann")) == len(database.rows("SELECT * FROM once")) == 1, "what is over is removed"
+
+
+def test_a_session_used_while_the_clock_was_ahead(database: Database) -> None:
+    """It is over, too: nobody knows how long it has been idle."""
+    Accounts(database).add("ann", [VIEWER])
+    sessions = Sessions(database, Times())
+    cookie = sessions.start("ann")
+    hour = 3600 * SECOND
+    assert sessions.check(cookie, utc_now() + 2 * hour) == "ann"
+    assert sessions.check(cookie, utc_now()) is None

@@ -15,6 +15,7 @@ from vedette.region.steer.steering import Steering
 
 IDS = [f"agent-{i:03}" for i in range(100)]
 SOME = IDS[:30]
+YEAR = 365 * 86_400 * SECOND
 SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 20))]
 
 
@@ -264,6 +265,25 @@ def test_the_controller_is_not_fooled_by_its_own_absence() -> None:
     assert (world.state, len(world.reached)) == ("rolling", 5)
     world.minutes(40)
     assert len(world.reached) > 5
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_clock_that_was_ahead(silent: bool, restarted: bool) -> None:
+    """Set right by a year in the middle of a soak: the ring begins again, and so does silence, which fails its gate."""
+    world = World(bundle(), SOME)
+    world.now += YEAR
+    world.start()
+    world.minutes(20)
+    assert (world.state, len(world.having())) == ("rolling", 5)
+    world.now -= YEAR
+    if restarted:
+        world.start()
+    for host in world.hosts.values():
+        host.online = not silent or host.id not in world.having()
+    world.minutes(150)
+    assert world.state == ("aborted" if silent else "done")
+    assert [reason.partition(":")[0] for reason in world.notes["c1"].reasons] == ["silence"] * silent
 
 
 @pytest.mark.parametrize("bad", [False, True])

@@ -20,8 +20,7 @@ SMALL = SegmentedLog(max_bytes=40_000, segment_bytes=8_000)
 
 def append(log: RawLog, accounts: Accounts, number: int) -> None:
     chunk = lines(noise(number), b"short", input="auth" if number % 3 else "web")
-    log.append(chunk)
-    accounts.stored(chunk.input, len(chunk))
+    accounts.stored(chunk.input, len(chunk), log.append(chunk).offset)
 
 
 def evaluated(log: RawLog, account: Account, offset: int, rows_wait: bool = False) -> Sent:
@@ -133,7 +132,7 @@ def test_what_is_read_again_is_not_lost_to_a_set(tmp_path: Path) -> None:
     accounts.begin("set", 0, 0)
     for number in range(3):
         append(log, accounts, number)
-    accounts.stored("web", 7)  # which were in the end that is lost
+    accounts.stored("web", 7, log.end)  # which were in the end that is lost
     row = accounts.rows([])
     assert sums(Accounts(log, row, [FileInput("web", paths=("/w",))]).begin("set", 0, 0)) == (6, 0, 6, 0)
     assert sums(Accounts(log, row, [FileInput("auth", paths=("/w",))]).begin("set", 0, 0)) == (13, 0, 6, 7)

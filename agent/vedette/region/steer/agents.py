@@ -136,8 +136,8 @@ class Agents:
         if beat.get("state") == "lost":
             agent.lost = True
             return
-        if agent.lost or at - agent.heard > self._span("away"):
-            agent.since = at
+        away = agent.lost or at - agent.heard > self._span("away")
+        agent.since = at if away else min(agent.since, at)
         agent.lost = False
         if retained:  # sent when its own clock says, at the latest: an agent that was stopped leaves it for good
             agent.heard = max(agent.heard, min(at, count(beat.get("time"))))
@@ -183,9 +183,15 @@ class Agents:
         """A limit in seconds, as microseconds."""
         return self.limits.values[name] * SECOND if self.limits is not None else 900.0 * SECOND
 
+    def followed_for(self, now: int) -> float:
+        """Seconds for which the controller goes by these documents."""
+        self.followed = min(self.followed, now)
+        return (now - self.followed) / SECOND
+
     def silent(self, agent: Agent, now: int) -> float:
-        """Seconds for which nothing was heard."""
-        return max(0, now - max(agent.heard, self.connected)) / SECOND
+        """Seconds for which nothing was heard. What came after ``now`` came under a clock that was ahead."""
+        agent.heard, self.connected = min(agent.heard, now), min(self.connected, now)
+        return (now - max(agent.heard, self.connected)) / SECOND
 
     def gone(self, agent: Agent, now: int) -> bool:
         """It is away for so long that nobody waits for it."""

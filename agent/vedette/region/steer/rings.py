@@ -179,7 +179,8 @@ def decide(
         return None if note.held else _begin(step, rings, 0, (), agents, now)
     if progress.state not in UNDER_WAY:
         return None
-    if note.ring != progress.ring:  # the controller was killed in between: the ring begins now
+    # The controller was killed in between, or its clock, which was ahead, is set right: the ring begins now.
+    if note.ring != progress.ring or max(note.since, note.soak) > now:
         return Move(None, replace(note, ring=progress.ring, since=now, soak=0))
     stands = standing(step, rings, progress, note, agents, now)
     if failed := verdict(limits, stands.findings, stands.given, stands.others, stands.outside):
@@ -241,7 +242,7 @@ def _begin(
     there = {id: agent for id, agent in members.items() if not agents.away(agent, now)}
     heard = [there[id] for id in holds(step, rings, progress, there)]
     number = min(rings[index].agents or 0, MAX_EXTRA, len(there))
-    if len(heard) < number and now < agents.followed + agents.limits.values["silence"] * SECOND:
+    if len(heard) < number and agents.followed_for(now) < agents.limits.values["silence"]:
         return None
     watched = sum(agent.observed() >= agents.limits.values["baseline"] for agent in heard)
     if not heard or watched < agents.limits.values["taken"] * len(heard):

@@ -67,7 +67,7 @@ def collect(
         "identity_broken": broken(pipeline),
         **counts,
         "lag_events": sum(counts["backlog"].values()),
-        "lag_seconds": context.progress.lag(now),
+        "lag_seconds": context.progress.lag,
         "alerts": {
             "made": account.made,
             "receipted": account.receipted,
@@ -248,7 +248,7 @@ def _costs(
             "alerts": round(alerts[name]),
             "quarantined": round(aside[name]),
             "lag_events": sum(pipeline.backlog.values()),
-            "lag_seconds": context.progress.lag(context.clock()),
+            "lag_seconds": context.progress.lag,
         }
         for name in dict.fromkeys([DEFAULT_SET, *(name for names in sets.values() for name in names)])
     }

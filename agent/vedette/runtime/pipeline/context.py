@@ -53,7 +53,7 @@ class RunContext(EvaluationContext):
         """``restart``: the one that ``raw_log`` asks. ``reported``: the counters that were reported last."""
         saved = store.load()
         self.dead_letters = DeadLetters(config.agent.quarantine_dir)
-        progress = Progress(raw_log, counters, saved, restart.positions, reported, config.input)
+        progress = Progress(raw_log, counters, saved, restart.positions, reported, config.input, clock)
         failures = Failures(counters, self.dead_letters, raw_log.log_id, store.get(QUARANTINED))
         super().__init__(config, raw_log, counters, clock, restart, progress, failures)
         self.store = store
@@ -72,7 +72,7 @@ class RunContext(EvaluationContext):
         if self.accounts is None:
             from vedette.runtime.strict.account import Accounts
 
-            self.accounts = Accounts(self.raw_log, rows or {}, self.config.input)
+            self.accounts = Accounts(self.raw_log, rows or {}, self.config.input, self.clock)
         return self.accounts
 
     def close(self) -> None:

@@ -224,7 +224,6 @@ class Evaluator:
         self._counted = chunk.index(first) if first else 0
         self._since = time.perf_counter()
         until, room = self._since + STEP_SECONDS, uncommitted.room()
-        self._progress.waiting_since = chunk.received_at
         if not first:
             joiner.advance(chunk.received_at)
             while (waited := self._due(engine)) is not None:

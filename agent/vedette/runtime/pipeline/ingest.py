@@ -70,13 +70,11 @@ class Ingest(Stored):
     def _append(self, chunk: Chunk) -> int:
         frame, progress = self._log.append(chunk), self._progress
         self.last_event = chunk.received_at
-        if progress.evaluated >= frame.offset:
-            progress.waiting_since = chunk.received_at
         if chunk.file is not None:
             progress.positions[chunk.file.file] = chunk.file
-        progress.backlog[chunk.input] += len(chunk)
+        progress.stored(chunk.input, len(chunk), frame.offset)
         if (accounts := self._context.accounts) is not None:
-            accounts.stored(chunk.input, len(chunk))
+            accounts.stored(chunk.input, len(chunk), frame.offset)
         self.keep(frame)
         self.arrived.set()
         self._unsynced.set()

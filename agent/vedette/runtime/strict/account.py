@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -25,6 +25,7 @@ from vedette.model.event import Cursor
 from vedette.rawlog.log import RawLog
 from vedette.runtime.pipeline.progress import Progress
 from vedette.store.store import Saved
+from vedette.system.wallclock import utc_now
 
 log = structlog.get_logger()
 
@@ -53,11 +54,12 @@ class Account:
     """See the module's text. Belongs to the event loop."""
 
     def __init__(
-        self, name: str, raw_log: RawLog, saved: Saved, max_backlog: int, inputs: Sequence[InputSettings] = ()
-    ) -> None:
+        self, name: str, raw_log: RawLog, saved: Saved, max_backlog: int, inputs: Sequence[InputSettings],
+        clock: Callable[[], int],
+    ) -> None:  # fmt: skip
         self.name, self.max_backlog, self._log = name, max_backlog, raw_log
         self.counters = Counters()
-        self.progress = Progress(raw_log, self.counters, saved, {}, inputs=inputs)
+        self.progress = Progress(raw_log, self.counters, saved, {}, inputs=inputs, clock=clock)
         self.generation = 0
         """Rises when the cursor moves otherwise than by a commit."""
         self.rows_wait = False
@@ -71,10 +73,10 @@ class Account:
     def committed(self) -> int:
         return self.progress.committed
 
-    def stored(self, input: str, events: int) -> None:
+    def stored(self, input: str, events: int, offset: int) -> None:
         self.counters.received[input] += events
         self.counters.stored[input] += events
-        self.progress.backlog[input] += events
+        self.progress.stored(input, events, offset)
         self.arrived.set()
 
     def row(self, sent: Sent | None = None) -> list[Any]:
@@ -145,9 +147,12 @@ class Account:
 class Accounts:
     """Of all sets in strict isolation, by name."""
 
-    def __init__(self, raw_log: RawLog, rows: Mapping[str, Any], inputs: Sequence[InputSettings] = ()) -> None:
-        """``rows``: of the last commit, by set; ``inputs``: of the agent."""
-        self._log, self._inputs = raw_log, inputs
+    def __init__(
+        self, raw_log: RawLog, rows: Mapping[str, Any], inputs: Sequence[InputSettings] = (),
+        clock: Callable[[], int] = utc_now,
+    ) -> None:  # fmt: skip
+        """``rows``: of the last commit, by set; ``inputs``, ``clock``: of the agent."""
+        self._log, self._inputs, self._clock = raw_log, inputs, clock
         self._saved: dict[str, Any] = dict(rows)
         self.open: dict[str, Account] = {}
 
@@ -165,7 +170,8 @@ class Accounts:
         row = self._saved.pop(name, None)
         cursor, counters = (Cursor(*row[:2]), row[2]) if row else (Cursor(self._log.log_id, offset), None)
         inputs = self._inputs if cursor.log_id == self._log.log_id else ()  # of a log that is gone nothing comes again
-        account = self.open[name] = Account(name, self._log, Saved(cursor, counters, []), max_backlog, inputs)
+        saved = Saved(cursor, counters, [])
+        account = self.open[name] = Account(name, self._log, saved, max_backlog, inputs, self._clock)
         account.rows_wait = bool(row) and row[3]
         return account
 
@@ -175,10 +181,10 @@ class Accounts:
         waiting = [account.rows_wait for account in self.open.values()]
         return any(waiting) or any(row[3] for row in self._saved.values() if row)
 
-    def stored(self, input: str, events: int) -> None:
-        """The raw log has taken so many events of an input."""
+    def stored(self, input: str, events: int, offset: int) -> None:
+        """The raw log has taken so many events of an input, at raw ``offset``."""
         for account in self.open.values():
-            account.stored(input, events)
+            account.stored(input, events, offset)
 
     def rows(self, sent: list[Sent]) -> dict[str, Any]:
         """What is saved with a commit of ``sent``; of sets that have not begun yet as it was."""

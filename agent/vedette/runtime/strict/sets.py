@@ -110,19 +110,16 @@ class StrictSets:
 
     def status(self) -> Mapping[str, dict[str, Any]]:
         """JSON-able, by set: its row in the status, and as ``process`` what it runs in."""
-        now = self._context.clock()
         rows = {}
         for name, strict in self.running.items():
             figures, progress = strict.figures, strict.account.progress
-            since, events = figures.get("waiting_since", 0), figures.get("events", 0)
-            behind = sum(progress.backlog.values())
             rows[name] = {
-                "us_per_event": round(figures.get("evaluation_seconds", 0.0) * 1e6 / (events or 1), 4),
+                "us_per_event": round(figures.get("evaluation_seconds", 0.0) * 1e6 / (figures.get("events") or 1), 4),
                 "state_bytes": figures.get("state_bytes", 0),
                 "alerts": strict.account.counters.totals["alerts_made"],
                 "quarantined": figures.get("quarantined_count", 0) + figures.get("formats_quarantined", 0),
-                "lag_events": behind,
-                "lag_seconds": max(0.0, (now - since) / 1e6) if since and behind else 0.0,
+                "lag_events": sum(progress.backlog.values()),
+                "lag_seconds": progress.lag,
                 "process": strict.status() | {"quarantined": figures.get("quarantined", [])},
             }
         return rows

@@ -208,7 +208,6 @@ class Worker:
             "started_empty": state.started_empty[:LISTED],
             "without_functions": len(state.statements.refused),
             "evaluated": progress.evaluated,
-            "waiting_since": 0 if progress.caught_up else progress.waiting_since,
             "dead_letters": self._letters.events,
             "dearest": engine.tally.dearest(engine.plan.rules, LISTED),
         }
