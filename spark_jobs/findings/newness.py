@@ -5,11 +5,11 @@ long deleted. Each day is added to it once, when it has ended (the write of a da
 that come for it later are not in the column ``alerts``; the times are brought up to date with them for the days
 evaluated and the ``LATE_DAYS`` before these.
 
-Of what is new, little is worth a look: a rule of which the fleet has had no alert that landed within a day; a rule of
-a high level at a site that has never seen it; a user, device or program of a high level that is new at a site: one row
-for each, wherever it is new, at most ``MAX_RULES`` of each of the first two and ``MAX_ENTITIES`` of the third. Their
-``score`` is on the scale of bursts: a new rule by its level and its volume, so that a loud one comes before most
-bursts; a new entity by level and alerts, after them.
+Of what is new, little is worth a look: a rule of which no alert had landed before; a rule of a high level at a site
+that has never seen it; a user, device or program of a high level that is new at a site: one row for each, wherever it
+is new, at most ``MAX_RULES`` of each of the first two and ``MAX_ENTITIES`` of the third. Their ``score`` is on the
+scale of bursts: a new rule by its level and its volume, so that a loud one comes before most bursts; a new entity by
+level and alerts, after them.
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ def write(spark: SparkSession, tables: Tables, wanted: Period, sites: DataFrame)
     old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE)
     seen = _seen(spark, tables, wanted.days)
     new = seen.join(F.broadcast(old), PLACE).join(remembered.where(F.col("known") >= F.lit(wanted.start)), _KEY)
-    in_fleet = F.coalesce("prompt_time", F.lit(wanted.now)).alias("in_fleet")  # late ones alone do not make it old
-    rules = tables.frame(spark, RULES).select("rule_id", "rule_title", in_fleet)
+    rules = tables.frame(spark, RULES).select("rule_id", "rule_title", "first_landed")
     return _rules(new, rules, wanted).unionByName(_entities(new, wanted))
 
 
@@ -105,7 +104,7 @@ def _rules(new: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
     the first site where it is new."""
     of_rules = new.where("kind = 'rule'").withColumn("rule_id", F.col("value"))
     met = of_rules.join(F.broadcast(rules), "rule_id")
-    in_fleet = met.where(F.col("in_fleet") >= F.lit(wanted.start)).groupBy("rule_id", "rule_title")
+    in_fleet = met.where(F.col("first_landed") >= F.lit(wanted.start)).groupBy("rule_id", "rule_title")
     whole = in_fleet.agg(
         F.min("first_seen").alias("started_at"),
         F.sum("alerts").alias("alerts"),
@@ -117,7 +116,7 @@ def _rules(new: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
     names = ("rule_id", "rule_title", "ended_at", "critical", "score", "sites")
     shown = [*map(F.col, names), F.col("alerts").alias("observed")]
     fleet = _first(whole).select(F.lit("").alias("fleet"), F.lit("").alias("site"), "started_at", *shown)
-    elsewhere = met.where(F.col("in_fleet") < F.lit(wanted.start)).where("severe_at IS NOT NULL")
+    elsewhere = met.where(F.col("first_landed") < F.lit(wanted.start)).where("severe_at IS NOT NULL")
     where = F.min_by(F.struct(*PLACE, F.col("first_seen").alias("started_at")), F.struct("first_seen", *PLACE))
     each = elsewhere.groupBy("rule_id", "rule_title").agg(
         where.alias("first"),

@@ -52,7 +52,7 @@ def _of_rule(rule_id: str, rows: Sequence[_Row], former: _Row | None, listed: _R
         **{name: sum(row[name] for row in rows) for name in _COUNTS},
         "first_time": min(row["first_time"] for row in rows),
         "last_time": max(time for time in last_times if time is not None),
-        "prompt_time": min((row["prompt_time"] for row in rows if row["prompt_time"] is not None), default=None),
+        "first_landed": min(row["first_landed"] for row in rows),
     }
 
 

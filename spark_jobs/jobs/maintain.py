@@ -276,12 +276,12 @@ def rebuild_rules(spark: SparkSession, tables: Tables, published: Published | No
     texts = newest.unionByName(former.join(newest, "rule_id", "left_anti")).alias("t")
     sums, before = _sums_by_rule(spark, tables).alias("s"), former.alias("f")
     exact = F.isnull("f.first_time") | _of_days_there(tables, "f.first_time")
-    # Of counts that have outlived their alerts nobody knows any more which landed late.
+    # Of counts that have outlived their alerts nobody knows any more when these landed.
     outlived = F.isnull("f.rule_id") & (F.col("s.first_time") < F.col("t.first_time"))
 
     def column(name: str) -> Column:
-        if name == "prompt_time":
-            return F.least("f.prompt_time", "t.prompt_time", F.when(outlived, F.col("s.first_time"))).alias(name)
+        if name == "first_landed":
+            return F.least("f.first_landed", "t.first_landed", F.when(outlived, F.col("s.first_time"))).alias(name)
         if name not in (*RULES.sums, "first_time", "last_time"):
             return F.col("rule_id" if name == "rule_id" else f"t.{name}").alias(name)
         further = F.least if name == "first_time" else F.greatest

@@ -84,7 +84,7 @@ MEANINGS: Mapping[str, str] = {
     "place": "what the lookup `sites` said of `site` when the alert came in",
     "plan_digest": "digest of the compiled rules",
     "published": "whether title, level and tags are those of a rule list that the region published",
-    "prompt_time": "earliest time of an alert that landed within a day of it",
+    "first_landed": "when the first alert of the rule landed",
     "proposal": "a Sigma filter for the rule's author; empty when there is none",
     "raw": "the raw line, redacted as the owner says",
     "raw_ref": "where the line is in the agent's raw log",

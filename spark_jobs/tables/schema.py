@@ -182,13 +182,13 @@ HOST_1H = _counts(
 _RULES = _counts("rules", "string rule_id rule_title level; strings tags tactics techniques", "rule_id", partition=None)
 RULES = replace(
     _RULES,
-    columns=_with(_RULES.columns, columns("bool published; time prompt_time")),
-    lows=("first_time", "prompt_time"),
+    columns=_with(_RULES.columns, columns("bool published; time first_landed")),
+    lows=("first_time", "first_landed"),
 )
 """Every rule that has alerted. ``tactics`` are ATT&CK short names with hyphens (``initial-access``), ``techniques``
 upper-case ids (``T1110.001``), both from ``tags`` (``attack.initial_access``, ``attack.t1110.001``). Texts are those
-that the region ``published``, else what no single agent decides (``intake/texts.py``). ``prompt_time`` is the first
-time of an alert that landed within a day of it: no member moves it back by an event time of long ago."""
+that the region ``published``, else what no single agent decides (``intake/texts.py``). ``first_landed`` is the least
+``received_at``: no member moves it back by an event's time."""
 
 HEARTBEATS = Table("heartbeats", _with(LANDED_STATUS, columns("string date batch")), partition="date")
 """Every heartbeat and last will, as landed; ``date`` is that of ``received_at``."""

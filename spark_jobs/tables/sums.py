@@ -20,9 +20,6 @@ MAX_COUNT = (1 << 31) - 1
 WINDOW_SECONDS = 300
 _HOUR_SECONDS = 3600
 
-PROMPT_SECONDS = 86_400
-"""An alert is prompt that landed within this time of the time by which it is counted."""
-
 _SUMS = (
     "CAST(sum(alerts) AS BIGINT) AS alerts, CAST(sum(matches) AS BIGINT) AS matches, "
     "min(counted_at) AS first_time, max(counted_at) AS last_time"
@@ -66,13 +63,11 @@ def counted(alerts: str) -> str:
 
 def rule_texts(counted: str, engine: Dialect) -> str:
     """Sums by rule and each of the texts that its alerts carry; the number of ``rows``, of ``odd`` times among them.
-    ``prompt_time`` is when the first of the prompt ones was. ``least_agent`` and ``most_agent`` are alike where all of
-    these are of a single agent."""
-    delay = f"{engine.micros.format('received_at')} - {engine.micros.format('counted_at')}"
+    ``least_agent`` and ``most_agent`` are alike where all of these are of a single agent."""
     agent = engine.hash.format("agent_id")
     return (
         f"SELECT rule_id, rule_title, level, tags, {_SUMS}, CAST(count(*) AS BIGINT) AS rows, "
-        f"min(CASE WHEN {delay} <= {PROMPT_SECONDS * 1_000_000} THEN counted_at END) AS prompt_time, "
+        "min(received_at) AS first_landed, "
         f"CAST(count_if(odd_time) AS BIGINT) AS odd, min({agent}) AS least_agent, max({agent}) AS most_agent "
         f"FROM {counted} GROUP BY rule_id, rule_title, level, tags"
     )

@@ -66,7 +66,7 @@ class Case:
             row = {"date": f"{at:%Y-%m-%d}", "window_start": at, "fleet": self.name, "site": site, "rule_id": rule_id,
                    "level": level, "alerts": alerts, "matches": matches, "first_time": at, "last_time": at}  # fmt: skip
             self.rows["win_5m"].append({**row, "rule_title": rule_id.upper()})
-            times = dict.fromkeys(("first_time", "last_time", "prompt_time"), at)
+            times = dict.fromkeys(("first_time", "last_time", "first_landed"), at)
             about = {"rule_id": rule_id, "rule_title": rule_id.upper(), **times}
             self.rows["rules"].append(about)
             if user:

@@ -71,7 +71,7 @@ def test_a_member_lowers_no_rule_of_the_region(spark: SparkSession, tmp_path: Pa
 def said(*agents: int, at: int = 0, **texts: Any) -> dict[str, Any]:
     """A row of ``sums.rule_texts``."""
     ends = {"least_agent": min(agents), "most_agent": max(agents)}
-    times = {"first": at, "last": at, "prompt_time": None}
+    times = {"first": at, "last": at, "first_landed": at}
     return {"rule_id": "r", "alerts": 1, "matches": 1, "rows": 1, "odd": 0, **times, **ends, **texts}
 
 

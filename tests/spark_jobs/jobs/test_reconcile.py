@@ -30,10 +30,10 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
-def content(tables: Tables) -> dict[str, list[str]]:
-    """All rows, but for the names of the batches that brought them."""
+def content(tables: Tables, but: str = "batch") -> dict[str, list[str]]:
+    """All rows, but for the names of the batches that brought them, and the column ``but``."""
     rows = {table.name: tables.arrow(table).to_pylist() for table in TOGETHER}
-    return {name: sorted(repr({**row, "batch": ""}) for row in of_table) for name, of_table in rows.items()}
+    return {name: sorted(repr({**row, "batch": "", but: ""}) for row in of_table) for name, of_table in rows.items()}
 
 
 def damage(folder: Path, whole: Path, way: str) -> None:
@@ -133,18 +133,19 @@ def test_a_landing_that_has_not_all(
 @pytest.mark.long
 def test_counts_outlive_alerts_that_have_expired(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
     """Days that retention has dropped keep their counts, and days of which nobody has alerts; rules their texts. So
-    when the landing still has their alerts."""
+    when the landing still has their alerts. When these landed nobody knows any more: their first time stands for it."""
     shutil.copytree(whole / "tables", tmp_path / "tables")
     tables = open_tables(f"{tmp_path}/tables")
-    before = content(tables)
+    before = content(tables, "first_landed")
     run(spark, "maintain", f"--tables={tables.root}", "--keep=alerts=1", "--date=2026-11-21", "--days=1")
     assert tables.partitions(ALERTS) == ["2026-11-21"]
     shutil.rmtree(tables.path(RULES))
     assert run(spark, "reconcile", f"--tables={tables.root}") == "reconcile: counts of 1 day rebuilt"
     for more in ([], [f"--landing={whole}/landing"]):
         run(spark, "reconcile", f"--tables={tables.root}", *more)
-        after = content(tables)
+        after = content(tables, "first_landed")
         assert {name: after[name] for name in OF_COUNTS} == {name: before[name] for name in OF_COUNTS}
+        assert any(row["first_landed"] == row["first_time"] for row in tables.arrow(RULES).to_pylist())
     assert tables.partitions(ALERTS) == ["2026-11-20", "2026-11-21"]
 
 

@@ -51,12 +51,10 @@ def test_what_an_alert_counts() -> None:
 
 
 def test_an_old_event_time_makes_no_rule_old() -> None:
-    """A rule's first time in the fleet, by which it is new, is that of an alert that landed within a day of it."""
-    times = [(NOON - 30 * DAY, NOON), (NOON - DAY - 1, NOON), (NOON - DAY, NOON), (NOON + HOUR, NOON)]
+    """When a rule came to the fleet, by which it is new, is when its first alert landed."""
+    times = [(NOON - 30 * DAY, NOON + HOUR), (NOON - HOUR, NOON + 1), (NOON + DAY, NOON)]
     rows = [alert(n, received_at=landed) | {"counted_at": at} for n, (at, landed) in enumerate(times)]
-    columns = "epoch_us(first_time), epoch_us(prompt_time)"
+    columns = "epoch_us(first_time), epoch_us(first_landed)"
     with counted(*rows) as duck:
         texts = sums.rule_texts("counted", sums.DUCK)
-        assert duck.sql(f"SELECT {columns} FROM ({texts})").fetchall() == [(NOON - 30 * DAY, NOON - DAY)]
-    with counted(*rows[:2]) as duck:
-        assert duck.sql(f"SELECT {columns} FROM ({texts})").fetchall() == [(NOON - 30 * DAY, None)]
+        assert duck.sql(f"SELECT {columns} FROM ({texts})").fetchall() == [(NOON - 30 * DAY, NOON)]
