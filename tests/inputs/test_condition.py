@@ -138,6 +138,39 @@ async def test_a_pattern_that_matches_no_regular_file(tmp_path: Path) -> None:
     assert settings.foreseen() == WORKS
 
 
+@pytest.mark.parametrize("made", ["loop", "long", "nowhere", "beyond", "folder"])
+async def test_what_holds_no_lines(made: str, tmp_path: Path) -> None:
+    """What anybody may put where a glob looks, and that holds no lines, is no fault: links that lead in a circle, too
+    far or nowhere, and a folder, whatever their names. As a path of the configuration the first two are."""
+    folder = os.fsencode(tmp_path / "logs")
+    os.mkdir(folder)
+    (tmp_path / "file").touch()
+    for name in (b"a.log", b"\xff.log"):
+        path = os.path.join(folder, name)
+        target = {"loop": name, "long": b"x" * 300, "nowhere": b"none", "beyond": b"../file/x", "folder": b""}[made]
+        os.symlink(target, path) if target else os.mkdir(path)
+    pattern, path = tmp_path / "logs" / "*.log", tmp_path / "logs" / "a.log"
+    settings = FileInput("f", paths=(str(pattern),))
+    async with opened(tail(pattern)) as transport:
+        await eventually("a look", lambda: transport.condition != OPENING)
+        assert transport.condition.state is State.WAITING
+        assert settings.foreseen() == transport.condition
+        (tmp_path / "logs" / "other.log").touch()
+        await working(transport)
+    wrong = made in ("loop", "long", "folder")
+    assert FileInput("f", paths=(str(path),)).foreseen().state is (State.FAILING if wrong else State.WAITING)
+    if made == "loop":  # so does the folder where a glob begins
+        assert FileInput("f", paths=(f"{path}/*.log",)).foreseen().state is State.FAILING
+
+
+async def test_a_name_that_no_position_can_have(tmp_path: Path) -> None:
+    """A file whose name is not UTF-8 is not read, and that is said."""
+    with open(os.path.join(os.fsencode(tmp_path), b"\xff.log"), "wb"):
+        pass
+    async with opened(tail(tmp_path / "*.log")) as transport:
+        await failing(transport, f"{tmp_path}/\\udcff.log: its name is not UTF-8")
+
+
 async def test_a_condition_names_a_few_paths(tmp_path: Path) -> None:
     async with opened(tail(*(tmp_path / f"{number}" for number in range(9)))) as transport:
         await eventually("a look", lambda: transport.condition != OPENING)

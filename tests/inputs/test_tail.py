@@ -248,6 +248,30 @@ async def test_rotation_between_the_first_look_and_the_opening(tmp_path: Path, m
     assert bin.events == [b"one", b"two", b"new"]
 
 
+@pytest.mark.parametrize("links", [1, 1200])
+async def test_links_without_end_in_the_place_of_a_rotated_file(tmp_path: Path, links: int) -> None:
+    """A link that leads in a circle, or by more links than are followed, is no file: the one that was there has left
+    its path, and is read on, also after a restart."""
+    bin, path = Bin(), tmp_path / "a.log"
+    append(path, "one\n")
+    with capture_logs() as logs:
+        async with tailing(bin, tmp_path / "*.log"):
+            await eventually("the events", lambda: bin.events == [b"one"])
+            path.rename(tmp_path / "a.log.1")
+            for link in range(links):
+                (tmp_path / f"{link}").symlink_to(f"{(link + 1) % links}")
+            path.symlink_to("0")
+            append(tmp_path / "a.log.1", "late\n")
+            await eventually("the events", lambda: bin.events == [b"one", b"late"])
+            await eventually("a rotation", lambda: any(entry["event"] == Log.FILE_ROTATED for entry in logs))
+    append(tmp_path / "a.log.1", "later\n")
+    async with tailing(bin, tmp_path / "*.log"):
+        await eventually("the events", lambda: bin.events == [b"one", b"late", b"later"])
+        path.unlink()
+        append(path, "new\n")
+        await eventually("the events", lambda: bin.events == [b"one", b"late", b"later", b"new"])
+
+
 async def test_rotated_file_still_matches(tmp_path: Path) -> None:
     """A rotated file that the glob still finds is not read again, neither at once nor after a restart."""
     bin, path = Bin(), tmp_path / "a.log"

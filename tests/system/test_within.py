@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.deep import examples
-from vedette.system.within import MAX_NAME, MAX_PATH, NAME, is_name, is_path, within
+from vedette.system.within import MAX_NAME, MAX_PATH, NAME, is_name, is_path, resolved, within
 
 PIECES = ("..", ".", "", "...", "/", "//", "\\", "..\\", "%2e%2e", "a", "b.yml", "in", "out", "loop", "~", "\0", "\n",
           "\x1b", "\x7f", "\x85", "\ud800", "．．", "‮", " ", "a" * MAX_NAME, "ä" * MAX_NAME)  # fmt: skip
@@ -97,3 +97,15 @@ def test_names() -> None:
     )
     assert is_name("x" * 64, 64)
     assert not is_name("x" * 65, 64)
+
+
+def test_links_that_are_too_many(tmp_path: Path) -> None:
+    """Where links lead, and an end of it: of more than anybody can follow the answer is the path itself."""
+    (tmp_path / "target").touch()
+    for number in range(1200):
+        (tmp_path / f"{number}").symlink_to(f"{number + 1}")
+    (tmp_path / "few").symlink_to("target")
+    (tmp_path / "nowhere").symlink_to("none")
+    assert resolved(tmp_path / "few") == str(tmp_path / "target")
+    assert resolved(tmp_path / "nowhere") == str(tmp_path / "none")
+    assert Path(resolved(tmp_path / "0")).parent == tmp_path

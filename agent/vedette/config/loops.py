@@ -2,24 +2,26 @@
 Such an alert is an event, which makes an alert, without end.
 
 Seen is what the configuration says: addresses of this host, topics of the same broker, the file of a sink. What comes
-back by another program (rsyslog, a proxy, ``logger`` in a command) is not. Names but ``localhost`` and the host's own
-are not looked up.
+back by another program (rsyslog, a proxy, ``logger`` in a command) is not. Names are compared by what this host's
+resolver knows of them, within LOOKUP_SECONDS; it may know others where the configuration is only checked.
 """
 
 from __future__ import annotations
 
 import re
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from os.path import realpath
+from itertools import product
+from threading import Thread
 from urllib.parse import urlsplit
 
 from vedette.config.settings import Config
 from vedette.inputs.settings import FileInput, HttpInput, InputSettings, KafkaInput, MqttInput, SyslogInput
 from vedette.model.settings import split_address
 from vedette.sinks.base import SinkSettings
+from vedette.system.within import resolved
 
 Address = IPv4Address | IPv6Address
 
@@ -27,6 +29,7 @@ LOOPBACK = frozenset(map(ip_address, ("127.0.0.1", "::1")))
 ANY = frozenset(map(ip_address, ("0.0.0.0", "::")))
 NOBODYS = {4: "192.0.2.1", 6: "2001:db8::1"}
 """Addresses that no host has (RFC 5737, RFC 3849)."""
+LOOKUP_SECONDS = 2.0
 PORTS = {"http": "80", "https": "443", "mqtt": "1883", "mqtts": "8883"}
 """Of URLs that name none."""
 ALERTS = "vedette/v1/{}/{}/alerts"
@@ -35,9 +38,10 @@ ALERTS = "vedette/v1/{}/{}/alerts"
 
 def mistakes(config: Config) -> Iterator[str]:
     """Yield a line for each sink and input, or MQTT input, of which alerts come back."""
+    hosts = _Hosts()
     for i, sink in enumerate(config.sink):
         for item in config.input:
-            if key := _comes_back(sink, item):
+            if key := _comes_back(sink, item, hosts):
                 yield (
                     f"sink[{i}].{key}: {sink.to} is where input {item.name} takes in: each alert would be an event"
                     " again, without end; send alerts elsewhere, or have the input leave that out"
@@ -46,63 +50,93 @@ def mistakes(config: Config) -> Iterator[str]:
         broker = _of_url(config.uplink.broker.url)
         topic = ALERTS.format(config.agent.fleet, config.agent.id)
         for i, item in enumerate(config.input):
-            if isinstance(item, MqttInput) and _of_url(item.broker.url) == broker:
+            if isinstance(item, MqttInput):
                 for wanted in item.topics:
-                    if _covers(wanted, topic):
+                    if _covers(wanted, topic) and hosts.same(_of_url(item.broker.url), broker):
                         yield (
                             f"input[{i}].topics: {wanted!r} takes in {topic}, where the uplink sends alerts: each would"
                             " be an event again, without end; name topics without it"
                         )
 
 
-def _comes_back(sink: SinkSettings, item: InputSettings) -> str:
+def _comes_back(sink: SinkSettings, item: InputSettings, hosts: _Hosts) -> str:
     """Return the key of ``sink`` by which it sends to where ``item`` takes in; empty: it does not."""
     from vedette.sinks.settings import FileSink, HttpSink, KafkaSink, SyslogSink
 
     match sink, item:
         case SyslogSink(), SyslogInput():
             listens = {"udp": item.udp, "tcp": item.tcp, "tls": item.tls.address if item.tls else ""}[sink.transport]
-            return "address" if _reaches(*split_address(sink.address), listens) else ""
+            return "address" if hosts.reach(*split_address(sink.address), listens) else ""
         case HttpSink(), HttpInput() if sink.url and not sink.proxy:
             url = urlsplit(sink.url)
             listens = item.tcp if url.scheme == "http" else item.tls.address if item.tls else ""
-            return "url" if _reaches(url.hostname or "", url.port or int(PORTS[url.scheme]), listens) else ""
-        case KafkaSink(), KafkaInput() if {*map(_broker, sink.brokers)} & {*map(_broker, item.brokers)}:
-            return "topic" if any(_names(wanted, sink.topic) for wanted in item.topics) else ""
+            return "url" if hosts.reach(url.hostname or "", url.port or int(PORTS[url.scheme]), listens) else ""
+        case KafkaSink(), KafkaInput() if any(_names(wanted, sink.topic) for wanted in item.topics):
+            pairs = product(map(_broker, sink.brokers), map(_broker, item.brokers))
+            return "topic" if any(hosts.same(*pair) for pair in pairs) else ""
         case FileSink(), FileInput() if sink.path:
             from vedette.inputs.files import belongs  # and its decompressors
 
-            places = (f"{path}{end}" for path in (sink.path, realpath(sink.path)) for end in ("", ".1"))
+            places = (f"{path}{end}" for path in (sink.path, resolved(sink.path)) for end in ("", ".1"))
             return "path" if any(belongs(place, item.paths) for place in places) else ""
     return ""
 
 
-def _reaches(host: str, port: int, listens: str) -> bool:
-    """Whether what is sent to ``host`` and ``port`` arrives at the address ``listens`` of this host; empty: none."""
-    if not listens or port != split_address(listens)[1]:
-        return False
-    targets, bound = _addresses(host), _addresses(split_address(listens)[0])
-    if targets & ANY:
-        targets |= LOOPBACK  # where the kernel sends what is sent to none
-    if bound & ANY:
-        return any(_is_own(target) for target in targets if target.version == 4 or ip_address("::") in bound)
-    return bool(targets & bound)
+class _Hosts:
+    """What names of hosts mean, by the system's resolver: it is asked once for each, and not for longer than
+    LOOKUP_SECONDS in all. A name that it does not know by then is another host's."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, frozenset[Address]] = {}
+        self._until = time.monotonic() + LOOKUP_SECONDS
+
+    def reach(self, host: str, port: int, listens: str) -> bool:
+        """Whether what is sent to ``host`` and ``port`` arrives at ``listens``, a place of this host; empty: none."""
+        if not listens or port != split_address(listens)[1]:
+            return False
+        targets, bound = self._addresses(host), self._addresses(split_address(listens)[0])
+        if targets & ANY:
+            targets |= LOOPBACK  # where the kernel sends what is sent to none
+        if bound & ANY:
+            return any(_is_own(target) for target in targets if target.version == 4 or ip_address("::") in bound)
+        return bool(targets & bound)
+
+    def same(self, broker: tuple[str, str], second: tuple[str, str]) -> bool:
+        """Whether two brokers, host and port of each, are one."""
+        (host, port), (second_host, second_port) = broker, second
+        if port != second_port:
+            return False
+        return host == second_host or bool(self._of_broker(host) & self._of_broker(second_host))
+
+    def _of_broker(self, host: str) -> frozenset[Address]:
+        addresses = self._addresses(host)
+        is_own = host == socket.gethostname().lower() or addresses & ANY or any(map(_is_own, addresses))
+        return addresses | LOOPBACK if is_own else addresses
+
+    def _addresses(self, host: str) -> frozenset[Address]:
+        name = host.lower().rstrip(".")
+        if name == "localhost" or name.endswith(".localhost"):
+            return LOOPBACK  # RFC 6761, whatever the resolver knows
+        if name not in self._by_name:
+            self._by_name[name] = _resolved(name, socket.AI_NUMERICHOST) or self._looked_up(name)
+        return self._by_name[name]
+
+    def _looked_up(self, name: str) -> frozenset[Address]:
+        if (seconds := self._until - time.monotonic()) <= 0:
+            return frozenset()
+        answers = list[frozenset[Address]]()
+        asking = Thread(target=lambda: answers.append(_resolved(name)), daemon=True)
+        asking.start()
+        asking.join(seconds)
+        return answers[0] if answers else frozenset()
 
 
-def _addresses(host: str) -> set[Address]:
-    """Return the addresses of ``host``, as far as no name server is asked for another's."""
-    if host.lower() == "localhost":
-        return {*LOOPBACK}
-    texts = [host]
-    if host.lower() == socket.gethostname().lower():
-        with suppress(OSError, UnicodeError):
-            texts = [str(where[0]) for *_, where in socket.getaddrinfo(host, None)]
-    addresses = set[Address]()
-    for text in texts:
-        with suppress(ValueError):
-            address = ip_address(text)
-            addresses.add(getattr(address, "ipv4_mapped", None) or address)
-    return addresses
+def _resolved(name: str, flags: int = 0) -> frozenset[Address]:
+    try:
+        addresses = {ip_address(str(where[0])) for *_, where in socket.getaddrinfo(name, None, flags=flags)}
+    except (OSError, ValueError):  # unknown, or no name
+        return frozenset()
+    return frozenset(getattr(address, "ipv4_mapped", None) or address for address in addresses)
 
 
 def _is_own(address: Address) -> bool:
@@ -124,11 +158,9 @@ def _binds(address: str) -> bool:
 
 
 def _broker(place: str, scheme: str = "") -> tuple[str, str]:
-    """Return host and port of a broker at ``place``, the same for each name of this one; ``scheme``: of its URL."""
+    """Return host and port of a broker at ``place``; ``scheme``: of its URL."""
     host, _, port = place.rpartition(":") if re.search(r":\d+$", place) else (place, "", PORTS.get(scheme, ""))
-    host = host.strip("[]").lower()
-    is_own = host == socket.gethostname().lower() or bool(_addresses(host) & LOOPBACK)
-    return "localhost" if is_own else host, port
+    return host.strip("[]").lower(), port
 
 
 def _of_url(url: str) -> tuple[str, str]:

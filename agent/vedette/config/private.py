@@ -18,6 +18,7 @@ from pathlib import Path
 
 from vedette.config.settings import Config
 from vedette.sinks.settings import FileSink
+from vedette.system.within import resolved
 
 _KEYS = ("key", "cert", "redact_key")
 _ROTATED = r"([.\-_]\d[\d.\-_T]*(\.\w+)?)?"
@@ -34,7 +35,7 @@ def is_private(config: Config, file: Path | None, descriptor: int) -> bool:
     if any(os.path.commonpath((lies, own)) == own for own in (folder, *map(os.path.realpath, below))):
         return True
     written = [sink.path for sink in config.sink if isinstance(sink, FileSink) and sink.path]
-    if any(re.fullmatch(re.escape(os.path.realpath(path)) + _ROTATED, lies) for path in written):
+    if any(re.fullmatch(re.escape(resolved(path)) + _ROTATED, lies) for path in written):
         return True
     status = os.fstat(descriptor)
     own = (config.agent.redact_key_file, *config.agent.identity_dir.glob("*"), *written)

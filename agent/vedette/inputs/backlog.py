@@ -7,6 +7,9 @@ none of them is left out.
 
 Each file and archive is read for a turn, then the others are; a look takes up NEW_FILES. What is older than a file of
 the same path, by rotation, holds back that file alone, until it is read to its end.
+
+Turns go from party to party (``Seen.party``), that with the longest rest first: names and times of files, which their
+owner chooses, decide among his own alone. So do archives, of which one of a party is unpacked at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
 
 import structlog
 
@@ -33,9 +38,19 @@ log = structlog.get_logger()
 NEW_FILES = 100
 """Taken up by one look."""
 ARCHIVES = 4
-"""Unpacked at a time, one of a folder: each may have a window of 32 MiB."""
+"""Unpacked at a time, one of a party: each may have a window of 32 MiB."""
 MOVED = frozenset({REPLACED, *map(os.strerror, GONE)})
 """Why a file that was seen cannot be opened, where it has left its path."""
+
+
+@dataclass(slots=True)
+class Wait:
+    """Of a path whose file is not begun."""
+
+    since: float
+    """When the look began that saw it first, by the loop's clock."""
+    tried: int = 0
+    """The number of its last turn; 0: it had none."""
 
 
 class Backlog:
@@ -50,15 +65,20 @@ class Backlog:
         """Paths at which a file was seen, now or before the start: what rotation made of them was not overlooked."""
         self.behind: set[str] = set()
         """Paths of which this look has left something older: what a new file holds comes after that."""
-        self.unpacked: dict[str, str] = {}
-        """By folder: the archive that is being read."""
+        self.unpacked: dict[int | str, str] = {}
+        """By party: the archive that is being read."""
         self.earlier: dict[str, AsyncGenerator[bool]] = {}
         """By path: what rotation has made of it, being read, a turn at a time. Nothing at the path is read before."""
         self.unread: set[str] = set()
         """Paths whose file waits for a look to take it up, or for what is older."""
-        self._tried: dict[Key, int] = {}
-        """The look that last tried to take up a file that is not followed."""
+        self._waits: dict[str, Wait] = {}
+        """By path of a file that is not followed, in the order of first sight."""
+        self._turns: dict[int | str, int] = {}
+        """By party of such a file: the number of its last turn."""
+        self._last_turn = 0
         self._looks = 0
+        self._began = 0.0
+        """When this look did."""
         self._folders: dict[str, tuple[int, list[str]]] = {}
         """What one look has listed, and when the folder had changed."""
 
@@ -69,6 +89,7 @@ class Backlog:
     def look(self) -> None:
         """A look begins."""
         self._looks += 1
+        self._began = asyncio.get_running_loop().time()
         self._folders.clear()
         self.behind = set()
 
@@ -97,17 +118,41 @@ class Backlog:
 
     # --- new files
 
+    def not_begun(self) -> dict[str, float]:
+        """By path of a file that waits, for its turn or for what is older: for how many seconds."""
+        now = asyncio.get_running_loop().time()
+        waits = {path: self._waits.get(path) for path in self.unread | self.earlier.keys()}
+        return {path: now - wait.since for path, wait in waits.items() if wait is not None}
+
+    def _by_turns(self, files: list[Seen], caught_up: set[str]) -> list[Seen]:
+        """One of each party, that with the longest rest first, then another of each; of a party first those of which
+        all is read that lies before, then those that were not tried or are longest ago, of known paths, seen first."""
+        paths = {entry.path for entry in files}
+        self._waits = {path: wait for path, wait in self._waits.items() if path in paths}
+        for entry in files:
+            self._waits.setdefault(entry.path, Wait(self._began))
+        at = {path: number for number, path in enumerate(self._waits)}
+
+        def of_party(entry: Seen) -> tuple[bool, int, bool, int]:
+            path = entry.path
+            return path not in caught_up, self._waits[path].tried, path not in self.seen_paths, at[path]
+
+        rounds = Counter[int | str]()
+        order: list[tuple[int, int, int, Seen]] = []
+        for entry in sorted(files, key=of_party):
+            order.append((rounds[entry.party], self._turns.get(entry.party, 0), len(order), entry))
+            rounds[entry.party] += 1
+        self._turns = {party: turn for party, turn in self._turns.items() if party in rounds}
+        return [entry for *_, entry in sorted(order)]
+
     async def take_up(self, files: list[Seen], caught_up: set[str]) -> bool:
-        """Take up so many of ``files``, which are not followed, as a look may, those first that were not tried or are
-        longest ago; ``caught_up``: paths of which all is read that lies before. True when there is more to read at
-        once."""
+        """Take up so many of ``files``, which are not followed, as a look may; ``caught_up``: paths of which all is
+        read that lies before. True when there is more to read at once."""
         reader = self._reader
-        self._tried = {entry.key: self._tried.get(entry.key, 0) for entry in files}
         turns, more = NEW_FILES, False
-        self.unread = set()
-        order = sorted(files, key=lambda entry: (self._tried[entry.key], entry.path not in self.seen_paths))
-        for entry in sorted(order, key=lambda entry: entry.path not in caught_up):
-            path, tried = entry.path, self._tried[entry.key]
+        unread = set[str]()
+        for entry in await reader.in_thread(self._by_turns, files, caught_up):
+            path, tried = entry.path, self._waits[entry.path].tried
             if entry.key in reader.files:
                 continue
             if tried and not turns:
@@ -115,10 +160,11 @@ class Backlog:
                     reader.problems.setdefault(path, reader.reported[path])
                 continue
             if not turns or path in self.earlier or await self.comes_after(path):
-                self.unread.add(path)
+                unread.add(path)
                 continue
             turns -= 1
-            self._tried[entry.key] = self._looks
+            self._last_turn += 1
+            self._waits[path].tried = self._turns[entry.party] = self._last_turn
             if path in reader.gone:
                 resumed = await self.resume(entry)
                 if resumed:
@@ -126,8 +172,8 @@ class Backlog:
                 if resumed or path in reader.problems:
                     continue
             fresh = path in caught_up or path in reader.gone or self.is_new(path)
-            if fresh and path not in caught_up and not await self._catch_up(path, entry.key[1]):
-                self.unread.add(path)
+            if fresh and path not in caught_up and not await self._catch_up(path, entry):
+                unread.add(path)
                 continue
             if entry.key in reader.files:
                 continue
@@ -138,7 +184,8 @@ class Backlog:
                 self.seen_paths.discard(path)  # it was rotated away meanwhile
                 if not self._settings.from_start:
                     reader.gone[path] = None
-        return more or bool(turns == 0 and self.unread - reader.problems.keys())
+        self.unread = unread
+        return more or bool(turns == 0 and unread - reader.problems.keys())
 
     # --- what rotation made of a path before it was seen first
 
@@ -146,10 +193,11 @@ class Backlog:
         """Give each path that is being caught up on a turn. Returns the paths that are done."""
         return {path for path in list(self.earlier) if await self._catch_up(path)}
 
-    async def _catch_up(self, path: str, inode: int = 0) -> bool:
-        """Give what rotation has made of ``path`` a turn. Whether all of it is read. ``inode``: of the file there."""
-        if path not in self.earlier:
-            self.earlier[path] = self._read_earlier(path, inode)
+    async def _catch_up(self, path: str, there: Seen | None = None) -> bool:
+        """Give what rotation has made of ``path`` a turn. Whether all of it is read. ``there``: the file at the path,
+        at its first turn."""
+        if there is not None:
+            self.earlier[path] = self._read_earlier(path, there)
         try:
             if not await anext(self.earlier[path], True):
                 return False
@@ -164,12 +212,12 @@ class Backlog:
         self.seen_paths.add(path)
         return True
 
-    async def _read_earlier(self, path: str, inode: int) -> AsyncGenerator[bool]:
+    async def _read_earlier(self, path: str, there: Seen) -> AsyncGenerator[bool]:
         """Read what rotation has made of ``path``, the oldest first, each to its end; yields False after each turn.
 
         What was rotated away and is read already comes first: it is older. What is rotated away meanwhile comes, too.
         Raises OSError for want of a descriptor."""
-        reader = self._reader
+        reader, inode = self._reader, there.key[1]
         origin = await reader.in_thread(lies, path)
         for file in [file for file in reader.files.values() if file.rotated_from]:
             if file.rotated_from == path or origin in origins(file.path):
@@ -186,14 +234,13 @@ class Backlog:
             looks = self._looks
             reached |= any(content.reached for content in former)
             for content in former:
-                folder = os.path.dirname(content.seen.path)
-                while content.packed and (folder in self.unpacked or len(self.unpacked) >= ARCHIVES):
+                while content.packed and (there.party in self.unpacked or len(self.unpacked) >= ARCHIVES):
                     yield False
                 if looks != self._looks:
                     break  # it may have another name by now
                 passed.add(content.seen.key)
                 if content.packed:
-                    async with contextlib.aclosing(self._read_archive(content, path)) as turns:
+                    async with contextlib.aclosing(self._read_archive(content, path, there.party)) as turns:
                         async for _ in turns:
                             yield False
                     continue
@@ -254,12 +301,11 @@ class Backlog:
         saved += [file.committed() for file in of]
         return await reader.in_thread(earlier, path, files, saved, self._agent.private)
 
-    async def _read_archive(self, content: Earlier, path: str) -> AsyncGenerator[bool]:
+    async def _read_archive(self, content: Earlier, path: str, party: int | str) -> AsyncGenerator[bool]:
         """Hand over what a compressed file holds; yields False after each turn. Raises OSError for want of a
         descriptor."""
         reader = self._reader
         seen = content.seen
-        folder = os.path.dirname(seen.path)
         at = 0
         left = content.position
         file = await reader.tailed(seen, path)
@@ -274,7 +320,7 @@ class Backlog:
             return
         log.info(Log.FILE_OPENED, input=self._name, path=seen.path, position=left)
         turn = reader.turn_bytes
-        with contextlib.closing(archive), self._unpacking(folder, seen.path):
+        with contextlib.closing(archive), self._unpacking(party, seen.path):
             while True:
                 if turn <= 0:
                     turn = reader.turn_bytes
@@ -299,9 +345,9 @@ class Backlog:
         reader.save(file.committed())
 
     @contextlib.contextmanager
-    def _unpacking(self, folder: str, path: str) -> Iterator[None]:
-        self.unpacked[folder] = path
+    def _unpacking(self, party: int | str, path: str) -> Iterator[None]:
+        self.unpacked[party] = path
         try:
             yield
         finally:
-            del self.unpacked[folder]
+            del self.unpacked[party]

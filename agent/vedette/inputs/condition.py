@@ -3,7 +3,8 @@
 ========= ==============================================================================================
 works     what is sent to it, or written for it, comes in; a quiet input works; its reason says how far it is behind
 waiting   nothing is wrong, and nothing can come in yet: no file is there, or it is being opened
-failing   what it is to take does not come in: something is missing, taken, closed to it, or not reached
+failing   what it is to take does not come in: something is missing, taken, closed to it, or not reached, or has waited
+          for BEHIND_SECONDS
 ========= ==============================================================================================
 
 Each transport says so of itself (``Running.condition``); its settings say what shows before it is opened
@@ -16,6 +17,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
+
+BEHIND_SECONDS = 300
+"""Age from which on it is no mere backlog: of what an input has not begun, and of what is stored and not evaluated."""
 
 
 class State(StrEnum):

@@ -26,6 +26,7 @@ import orjson
 from vedette.decode import access
 from vedette.decode.programs import ACCESS_LOG, PROGRAMS, program_name
 from vedette.inputs.multiline import Line
+from vedette.system.within import resolved
 
 _CRI = re.compile(rb"(\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)) (stdout|stderr) ([PF])(?::\S*)? ?", re.S)
 _PRI = {b"stdout": b"<14>1", b"stderr": b"<11>1"}
@@ -42,7 +43,7 @@ def about(path: str) -> dict[str, str]:
     """Return what a file's path says, as fields: ``container.id``, ``kubernetes.pod.name`` …; empty where it says
     nothing."""
     parts: dict[str, str] = {}
-    real = os.path.realpath(path)
+    real = resolved(path)
     for pattern in (_POD, _LINK, _DOCKER):
         for place in (path, real):
             if match := pattern.search(place):

@@ -2,7 +2,8 @@
 
 Promise: a chunk carries the position after it, and a file goes on from a saved position only where it begins as it did
 there. At most ``open_files`` are held open; beyond that, and when the process has no descriptor left, the one that grew
-longest ago is closed, and opened again when it grows. What may block is done by a thread of this input's own, so that a
+longest ago is closed, and opened again when it grows. Of a party's files MAX_UNFINISHED is kept of what may go on,
+beyond that the longest line is cut. What may block is done by a thread of this input's own, so that a
 slow disk does not stall the event loop. While the raw log takes nothing, nothing is read.
 """
 
@@ -11,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -32,7 +34,9 @@ from vedette.system.descriptors import SPENT
 log = structlog.get_logger()
 
 TURN_BYTES = 16 << 20
-"""Read from one file, or unpacked from one archive, before the others have their turn."""
+"""Read of a party's files, or unpacked from one archive, before the others have their turn."""
+MAX_UNFINISHED = 32 << 20
+"""Bytes that are kept of a party's lines, and of its events of several lines, that may go on."""
 PART_SECONDS = 2.0
 """For which a part of a container's line waits for the rest."""
 
@@ -63,6 +67,10 @@ class FileReader:
         """By path: why nothing is read there, as far as this look has come."""
         self.reported: dict[str, str] = {}
         """The problems of the last look."""
+        self._shared: Counter[int | str] = Counter()
+        """By party: how many of its files had something to read when this look began."""
+        self._unfinished: Counter[int | str] = Counter()
+        """By party about how much is kept of its unfinished lines and events; never too little."""
         self._descriptors: set[int] = set()
         self._guard = Guard()
         """Guards the pattern of ``multiline``, on the lines of all files."""
@@ -82,6 +90,14 @@ class FileReader:
     def save(self, position: FilePosition) -> None:
         """Keep the position of a content that is not followed."""
         self.saved.setdefault(position.inode, {})[position.path] = position
+
+    def look(self, seen: Mapping[Key, Seen]) -> None:
+        """A look begins, which found ``seen``: each party's files share one turn, however many it has."""
+        new = (entry for key, entry in seen.items() if key not in self.files and entry.path not in self.reported)
+        self._shared = Counter(entry.party for entry in new)
+        for file in self.files.values():
+            if file.behind or (file.key in seen and seen[file.key].size > file.read):
+                self._shared[file.party] += 1
 
     def report(self) -> None:
         """Log those problems of the look, which is over, that the one before did not have."""
@@ -142,7 +158,7 @@ class FileReader:
 
     async def tailed(self, seen: Seen, path: str) -> Tailed:
         """The file, not opened; its lines are those of ``path``, where it is or was."""
-        return Tailed(seen.path, seen.key, await self.in_thread(self._events, path))
+        return Tailed(seen.path, seen.key, seen.party, await self.in_thread(self._events, path))
 
     def _events(self, path: str) -> Events | None:
         """Return what makes events of the lines of a file that is, or was, at ``path``."""
@@ -192,7 +208,7 @@ class FileReader:
         if seen is not None and (seen.size, seen.changed) == (file.read, file.changed):
             file.behind = 0
             return False
-        left = self.turn_bytes
+        left = self.turn_bytes / max(1, self._shared[file.party])
         while left > 0:
             await self._agent.intake.ready()
             try:
@@ -212,12 +228,26 @@ class FileReader:
                 file.behind = 0
                 return False
             left -= len(data)
+            before = file.unfinished
             file.feed(data, asyncio.get_running_loop().time())
             self.give(file, file.take())
+            self._unfinished[file.party] += file.unfinished - before
+            if self._unfinished[file.party] > MAX_UNFINISHED:
+                self._make_room(file.party)
         file.behind = 1
         with contextlib.suppress(OSError):
             file.behind = max(1, (await self.in_thread(os.fstat, descriptor)).st_size - file.read)
         return True
+
+    def _make_room(self, party: int | str) -> None:
+        """Where the party's files keep too much, hand over what most is kept of."""
+        files = [file for file in self.files.values() if file.party == party]
+        self._unfinished[party] = sum(file.unfinished for file in files)
+        while self._unfinished[party] > MAX_UNFINISHED:
+            fullest = max(files, key=lambda file: file.unfinished)
+            self._unfinished[party] -= fullest.unfinished
+            fullest.cut()
+            self.give(fullest, fullest.take())
 
     def _leave(self, file: Tailed) -> None:
         """Follow no more a file whose content is another by now; that is taken up like a new file's."""

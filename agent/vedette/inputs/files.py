@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fnmatch
 import glob
 import hashlib
 import os
@@ -18,19 +17,23 @@ import stat
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import PurePath
 from typing import NamedTuple
 
 from vedette.inputs.archives import SUFFIXES
 from vedette.inputs.condition import WORKS, Condition, failing, waiting
+from vedette.inputs.globs import leads, matches
 from vedette.model.event import FilePosition
+from vedette.system.within import resolved
 
 SPAN = 1024
 """Bytes of a file that its fingerprint covers at most."""
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip")
 """Names that a glob finds but that hold no lines."""
 
-GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+_ENDLESS = frozenset({errno.ELOOP, errno.ENAMETOOLONG})
+"""Error numbers of links that lead in a circle or too far."""
+GONE = _MISSING | _ENDLESS
 """Error numbers by which nothing is there; any other leaves that open."""
 
 ABSENT = "no file matches yet"
@@ -41,6 +44,8 @@ ALL_IRREGULAR = "what it matches are no regular files"
 PRIVATE = "it is the agent's own: its data folder, configuration, keys, passwords and alerts are not read as logs"
 HARMLESS = frozenset({ABSENT, REPLACED, PACKED, IRREGULAR, *map(os.strerror, GONE)})
 """Why nothing is read at a path, where nothing is withheld."""
+WRONG = frozenset({IRREGULAR, *map(os.strerror, _ENDLESS)})
+"""Of these what is a fault at a path of the configuration; where a glob finds it, anybody may have put it there."""
 REASONS = 3
 """Paths that a condition names."""
 
@@ -61,10 +66,13 @@ class Seen(NamedTuple):
     size: int
     changed: int
     """Modification time in ns."""
+    party: int | str
+    """Who has turns with it: the user whose it is (``globs.Match``); a path of the configuration has its own."""
 
 
-def _seen(path: str, status: os.stat_result) -> Seen:
-    return Seen(path, (status.st_dev, status.st_ino), status.st_size, status.st_mtime_ns)
+def _seen(path: str, status: os.stat_result, party: int | str | None = None) -> Seen:
+    key = status.st_dev, status.st_ino
+    return Seen(path, key, status.st_size, status.st_mtime_ns, status.st_uid if party is None else party)
 
 
 class Look(NamedTuple):
@@ -81,7 +89,7 @@ def fingerprint(head: bytes, position: int) -> str:
     return hashlib.sha256(head[: min(SPAN, position)]).hexdigest()[:32]
 
 
-def look(patterns: Iterable[str]) -> Look:
+def look(patterns: Collection[str]) -> Look:
     """The files that ``patterns`` (paths or globs, ``**`` too) lead to. Raises nothing.
 
     A folder that cannot be read shows no files: what was there before is then to be looked for by ``still``.
@@ -90,29 +98,37 @@ def look(patterns: Iterable[str]) -> Look:
     problems: dict[str, str] = {}
     for pattern in patterns:
         magic = glob.has_magic(pattern)
-        paths = sorted(glob.glob(pattern, recursive=True)) if magic else [pattern]
+        paths: Sequence[tuple[str, int | str, os.stat_result | None]] = [(pattern, pattern, None)]
+        if magic:
+            paths = sorted(matches(pattern))
         if not paths:
             problems[pattern] = _unlisted(pattern) or ABSENT
         reasons = set[str]()
-        for path in paths:
+        for path, party, status in paths:
+            name = path if path.isascii() else path.encode(errors="backslashreplace").decode()
             try:
-                path.encode()  # a position is stored as UTF-8
-                status = os.stat(path)
+                if status is None or stat.S_ISLNK(status.st_mode):
+                    status = os.stat(path)
             except OSError as error:
-                problems[path] = error.strerror or str(error)
+                problems[name] = error.strerror or str(error)
             except ValueError:
-                problems[ascii(path)] = "its name is not UTF-8"
+                problems[name] = "its name has a NUL"
             else:
                 if magic and path.endswith(COMPRESSED):
-                    problems[path] = PACKED
+                    problems[name] = PACKED
+                elif stat.S_ISREG(status.st_mode) and name != path:  # a position is stored as UTF-8
+                    problems[name] = "its name is not UTF-8"
                 elif stat.S_ISREG(status.st_mode):
-                    seen = _seen(path, status)
-                    files.setdefault(seen.key, seen)
+                    seen = _seen(path, status, party)
+                    first = files.setdefault(seen.key, seen)
+                    own = not magic or seen.party == status.st_uid  # others may have put links to it
+                    if own and first is not seen and first.party not in patterns:
+                        files[seen.key] = first._replace(party=seen.party)
                 elif magic and stat.S_ISDIR(status.st_mode):
                     continue
                 else:
-                    problems[path] = IRREGULAR
-            reasons.add(problems.get(path, ""))
+                    problems[name] = IRREGULAR
+            reasons.add(problems.get(name, ""))
         if magic and reasons == {IRREGULAR}:
             problems[pattern] = ALL_IRREGULAR
     return Look(sorted(files.values(), key=lambda seen: seen.changed), problems)
@@ -124,7 +140,7 @@ def condition(problems: Mapping[str, str], paths: Collection[str], *, there: boo
     denied = {
         path: reason
         for path, reason in problems.items()
-        if reason not in HARMLESS or (reason == IRREGULAR and path in paths)
+        if reason not in HARMLESS or (reason in WRONG and path in paths)
     }
     shown = denied or problems
     reason = "; ".join(f"{path}: {shown[path]}" for path in [*shown][:REASONS])
@@ -139,7 +155,7 @@ def _unlisted(pattern: str) -> str:
     try:
         os.close(os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError as error:
-        return "" if error.errno in GONE else error.strerror or str(error)
+        return "" if error.errno in _MISSING else error.strerror or str(error)
     return ""
 
 
@@ -183,7 +199,7 @@ def in_folder(folder: str, inodes: set[int]) -> list[Seen]:
 
 def lies(path: str) -> str:
     """Where the file of ``path`` lies: rotation happens there, not at a link to it."""
-    return os.path.realpath(path) if os.path.islink(path) else path
+    return resolved(path) if os.path.islink(path) else path
 
 
 def is_rotated(path: str, origin: str) -> bool:
@@ -200,26 +216,10 @@ def belongs(path: str, patterns: Iterable[str]) -> bool:
     stem, extension = os.path.splitext(name)
     before = (name, re.sub(f"{_NUMBER}$", "", name), re.sub(f"{_NUMBER}$", "", stem) + extension)
     origins = {os.path.join(folder, former) for former in before}
-    for pattern in patterns:
-        if pattern in origins:
-            return True
-        if glob.has_magic(pattern):
-            wanted = PurePath(pattern).parts
-            if any(_leads(wanted, PurePath(origin).parts) for origin in origins):
-                return True
-    return False
-
-
-def _leads(pattern: Sequence[str], parts: Sequence[str]) -> bool:
-    """Whether the glob finds a path of these ``parts``; none that is hidden, where it does not say so."""
-    if not pattern:
-        return not parts
-    first, rest = pattern[0], pattern[1:]
-    if first == "**" and _leads(rest, parts):
-        return True
-    if not parts or (parts[0].startswith(".") and not first.startswith(".")):
-        return False
-    return fnmatch.fnmatchcase(parts[0], first) and _leads(pattern if first == "**" else rest, parts[1:])
+    return any(
+        pattern in origins or (glob.has_magic(pattern) and any(leads(pattern, origin) for origin in origins))
+        for pattern in patterns
+    )
 
 
 def plain(path: str) -> str:

@@ -69,7 +69,8 @@ class Events:
     _open: dict[bytes, _Event] = field(default_factory=dict)
     _read: int = 0
     """Bytes of the file up to the end of the last line."""
-    _held: int = 0
+    held: int = 0
+    """Bytes that are kept."""
 
     def feed(self, run: Run, read: int, now: float) -> None:
         """Take in the lines of ``run``, which end at ``read`` in the file."""
@@ -103,14 +104,14 @@ class Events:
                 event = _Event(begin, at, [head + text], len(head) + len(text), now, now, cut)
                 streams[stream] = event
                 events.append(event)
-                self._held += event.size
+                self.held += event.size
             event.end = at
             event.part = part
             event.latest = now
             if begins is None and not part:
                 event.closed = True
                 del streams[stream]
-            if self._held > HELD_BYTES:
+            if self.held > HELD_BYTES:
                 self._close()
         self._read = read
 
@@ -119,7 +120,7 @@ class Events:
         event.pieces.append(text)
         event.size += len(text)
         event.cut |= cut or long
-        self._held += len(text)
+        self.held += len(text)
 
     def expire(self, now: float) -> None:
         """Events that have waited long enough are whole."""
@@ -159,7 +160,7 @@ class Events:
         for _ in range(count):
             event = events.popleft()
             text = b"".join(event.pieces) if len(event.pieces) > 1 else event.pieces[0]
-            self._held -= event.size
+            self.held -= event.size
             if event.cut or len(text) > MAX_EVENT:
                 marks.append((size, int(Flag.CUT)))
                 text = text[:MAX_EVENT]

@@ -38,7 +38,7 @@ import structlog
 
 from vedette.inputs.backlog import Backlog
 from vedette.inputs.base import Stoppable, Surroundings
-from vedette.inputs.condition import OPENING, WORKS, Condition
+from vedette.inputs.condition import BEHIND_SECONDS, OPENING, WORKS, Condition, State
 from vedette.inputs.file_reader import TURN_BYTES, FileReader
 from vedette.inputs.files import (
     Key,
@@ -110,7 +110,10 @@ class FileTail(Stoppable):
             return OPENING
         there = bool(self._reader.files or self._backlog.unread or self._backlog.earlier)
         state = condition(self._reader.reported, self._settings.paths, there=there)
-        return Condition(state.state, self._behind()) if state == WORKS else state
+        if state != WORKS:
+            return state
+        late = max(self._backlog.not_begun().values(), default=0.0) > BEHIND_SECONDS
+        return Condition(State.FAILING if late else State.WORKS, self._behind())
 
     def _behind(self) -> str:
         """How far what was read lies behind what is there; empty: it does not, as of the last look."""
@@ -121,8 +124,9 @@ class FileTail(Stoppable):
             parts.append(f"{sum(file.behind for file in behind)} bytes of {len(behind)} files, most of {most.path}")
         if self._backlog.unpacked:
             parts.append(f"the rest of {', '.join(self._backlog.unpacked.values())}")
-        if waiting := len(self._backlog.unread | self._backlog.earlier.keys()):
-            parts.append(f"{waiting} files not begun")
+        if waiting := self._backlog.not_begun():
+            longest = max(waiting, key=lambda path: waiting[path])
+            parts.append(f"{len(waiting)} files not begun, {longest} for {waiting[longest]:.0f} s")
         return f"behind: {'; '.join(parts)}" if parts else ""
 
     def bound(self, descriptors: int) -> None:
@@ -189,6 +193,7 @@ class FileTail(Stoppable):
         backlog.look()
         seen = {entry.key: entry for entry in files}
         await self._find_rotated(seen)
+        reader.look(seen)
         begun = {entry.path for entry in files if entry.size}
         caught_up = await backlog.go_on()
         more = False

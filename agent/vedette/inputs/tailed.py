@@ -16,6 +16,8 @@ class Tailed:
 
     path: str
     key: Key
+    party: int | str
+    """As in ``Seen``."""
     events: Events | None = None
     """Makes events of its lines; None: each line is one."""
     base: int = 0
@@ -73,6 +75,18 @@ class Tailed:
     def _pass(self, now: float) -> None:
         if self.events is not None and (run := self.lines.take()) is not None:
             self.events.feed(run, self.lines.consumed, now)
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes that are kept of a line, and of events of several, that may go on."""
+        return self.lines.buffered - self.lines.size + (0 if self.events is None else self.events.held)
+
+    def cut(self) -> None:
+        """Keep no more of what is unfinished: it is an event, a line flagged CUT, the rest of which is discarded."""
+        self.lines.cut()
+        self._pass(self.grown)
+        if self.events is not None:
+            self.events.end()
 
     def take(self) -> Run | None:
         """The whole events so far, or None."""

@@ -3,6 +3,7 @@
 ``within`` is for whatever a request, a document, a message or an archive calls a path. It takes ``/`` between names,
 and refuses what is empty, absolute, ``.`` or ``..``, holds a NUL or another control character, is too long, or leaves
 the folder through a link. ``is_path`` says the same without a folder, but for links. Nothing is touched.
+``resolved`` is for a path in a folder of others, whose links may be any.
 
 ``is_name`` is for what has a name of its own: an agent, a fleet, a group, an operator. Such a name is a file's name
 wherever it comes to lie, and never that of a hidden file, under which files are written before they are in place.
@@ -12,6 +13,7 @@ The answer holds as long as nobody else can put links into the folder: that is i
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TypeGuard
@@ -35,6 +37,14 @@ def within(folder: Path, path: str) -> Path:
     if not inside:
         raise ValueError(f"{path[:_SHOWN]!r}: a link leads out of the folder")
     return place
+
+
+def resolved(path: str | Path) -> str:
+    """Where the links of ``path`` lead; ``path`` itself where they are far more than the kernel follows."""
+    try:
+        return os.path.realpath(path)
+    except RecursionError:
+        return str(path)
 
 
 def is_name(value: object, longest: int = 128) -> TypeGuard[str]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-BEHIND_SECONDS = 300
-"""Age of the oldest event that is stored and not evaluated, from which on evaluation does not keep up."""
+from vedette.inputs.condition import BEHIND_SECONDS
+
 TEXT = 200
 """Characters of why a rule does not run."""
 

@@ -1,0 +1,100 @@
+"""Which paths a glob leads to, and whose each of them is. Looks at names and links, opens no file.
+
+As Python's ``glob`` finds them, with two differences. ``**`` goes through no link to a folder: two links that lead back
+would have more paths than can be listed. And whatever lies there, it comes to an end: folders may be as deep as the
+kernel lets a path lead.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import PurePath
+from typing import NamedTuple
+
+
+class Match(NamedTuple):
+    """A path that a glob leads to."""
+
+    path: str
+    user: int
+    """Whose it is: who owns the first of what was found on the way that is not root's; 0 where all of it is. Of a link
+    that is who has put it there, whatever it leads to."""
+    status: os.stat_result
+    """Of the link, where it is one."""
+
+
+def matches(pattern: str) -> list[Match]:
+    """What ``pattern`` leads to. Raises nothing."""
+    parts = PurePath(pattern).parts
+    magic = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    begin = os.path.join("", *parts[:magic])
+    *way, last = (*parts[magic:], "*") if parts[-1] == "**" else parts[magic:]
+    folders = {begin: 0}
+    for part in way:
+        below = part == "**"
+        folders = _below(folders, begin) if below else {path: user for path, user, _ in _named(folders, part)}
+    return list(_named(folders, last))
+
+
+def _below(folders: dict[str, int], begin: str) -> dict[str, int]:
+    """These folders and all below them, none of them behind a link but ``begin``."""
+    reached: dict[str, int] = {}
+    left = list(folders.items())
+    while left:
+        folder, user = left.pop()
+        if folder in reached:
+            continue
+        reached[folder] = user
+        if folder in folders and folder != begin and os.path.islink(folder):
+            continue
+        with suppress(OSError, ValueError), os.scandir(folder or ".") as entries:
+            for entry in entries:
+                if _fits(entry.name, "**") and entry.is_dir(follow_symlinks=False):
+                    path = os.path.join(folder, entry.name)
+                    left.append((path, user or entry.stat(follow_symlinks=False).st_uid))
+    return reached
+
+
+def _named(folders: dict[str, int], part: str) -> Iterator[Match]:
+    """What is in ``folders`` and fits one part of a glob."""
+    magic = glob.has_magic(part)
+    for folder, user in folders.items():
+        names = [] if magic else [part]
+        with suppress(OSError, ValueError):
+            if magic:
+                names = [name for name in fnmatch.filter(os.listdir(folder or "."), part) if _fits(name, part)]
+        before = os.path.join(folder, "")
+        for name in names:
+            path = before + name
+            try:
+                status = os.lstat(path)
+            except (OSError, ValueError):
+                continue
+            yield Match(path, user or status.st_uid, status)
+
+
+def leads(pattern: str, path: str) -> bool:
+    """Whether ``matches`` finds ``path`` where it is there."""
+    parts = PurePath(pattern).parts
+    at = _passing(parts, {0})
+    for name in PurePath(path).parts:
+        fitting = (i for i in at if i < len(parts) and fnmatch.fnmatchcase(name, parts[i]) and _fits(name, parts[i]))
+        at = _passing(parts, {i if parts[i] == "**" else i + 1 for i in fitting})
+    return len(parts) in at
+
+
+def _passing(parts: Sequence[str], at: set[int]) -> set[int]:
+    """These places in a glob, and those behind a ``**`` there, which stands for no folder, too."""
+    for i, part in enumerate(parts):
+        if part == "**" and i in at:
+            at.add(i + 1)
+    return at
+
+
+def _fits(name: str, part: str) -> bool:
+    """Whether a part of a glob may mean ``name``: a hidden one only where it says so."""
+    return not name.startswith(".") or part.startswith(".")

@@ -1,0 +1,125 @@
+"""What a glob leads to: as Python's own finds it, and an end of it whatever lies there; and whose each path is."""
+
+from __future__ import annotations
+
+import glob
+import inspect
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.inputs.test_journalaccess import NOBODY
+from vedette.inputs.files import belongs, look
+from vedette.inputs.globs import matches
+
+TREE = ("a.log", ".b.log", "x/a.log", "x/b.txt", "x/.h/a.log", "x/y/a.log", "x/y/a1.log", "z/y/w/a.log", "[q]/a.log")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "*",
+        "*.log",
+        ".*",
+        "*/*.log",
+        "*/a.log",
+        "*/y/*",
+        "*/none/a.log",
+        "**",
+        "x/**",
+        "**/*.log",
+        "**/y/*.log",
+        "**/y/**/a*",
+        "**/**/a.log",
+        "**/a[0-9].log",
+        "[[]q]/*",
+        "a**g",
+        "linked/*",
+        "link*/*",
+        "none/*",
+        "a.log/*",
+    ],
+)
+def test_as_pythons_own(tmp_path: Path, pattern: str) -> None:
+    """The same files, with links to folders that are named, or found by a part of the pattern."""
+    for name in TREE:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "linked").symlink_to("x/y") if "**" not in pattern else None
+    (tmp_path / "link.log").symlink_to("x/a.log")
+    wanted = f"{tmp_path}/{pattern}"
+    found = {path for path, _, _ in matches(wanted) if not os.path.isdir(path)}
+    assert found == {path for path in glob.glob(wanted, recursive=True) if not os.path.isdir(path)}
+    assert all(belongs(path, [wanted]) for path in found)
+
+
+def paths(pattern: str) -> dict[str, int]:
+    return {path: user for path, user, _ in matches(pattern)}
+
+
+def test_links_to_folders(tmp_path: Path) -> None:
+    """``**`` goes through none: two that lead back have 2 to the power of 40 paths, and one to / has all."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "a.log").touch()
+    for name in ("here", "again", "x/up"):
+        (tmp_path / name).symlink_to(tmp_path)
+    assert [*paths(f"{tmp_path}/**/*.log")] == [f"{tmp_path}/x/a.log"]
+    assert f"{tmp_path}/here/a.log" not in paths(f"{tmp_path}/*/**/a.log")
+    (tmp_path / "y").symlink_to("x")
+    assert f"{tmp_path}/y/a.log" in paths(f"{tmp_path}/*/**/a.log")
+
+
+def entered(folder: int, name: str) -> int:
+    """An open folder of an open folder, which is closed."""
+    try:
+        return os.open(name, os.O_RDONLY, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def test_deeper_than_a_path_may_be(tmp_path: Path) -> None:
+    """Folders in folders, as far as the kernel lets a path lead: what is there is found, and known again, without a
+    frame of the stack for each."""
+    name, depth, limit = "a folder's name", 270, sys.getrecursionlimit()
+    deep = f"{tmp_path}{f'/{name}' * 220}/a.log"
+    folder = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=folder)
+        folder = entered(folder, name)
+    Path(deep).touch()
+    wanted = f"{tmp_path}/**/*.log"
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        assert [file.path for file in look([wanted]).files] == [deep]
+        assert belongs(deep, [wanted])
+        assert belongs(deep, [f"{tmp_path}/**/{name}/**/{name}/**/*.log"])
+    finally:
+        sys.setrecursionlimit(limit)
+        os.unlink(deep)
+        for _ in range(depth):  # nobody else deletes what is so deep
+            folder = entered(folder, "..")
+            os.rmdir(name, dir_fd=folder)
+        os.close(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
+def test_whose_a_path_is(tmp_path: Path) -> None:
+    """The first on the way that is not root's, a link rather than its target; a path that is named is its own."""
+    for name, user in {"x": 0, "x/a.log": 7, "x/b.log": 0, "y": 8, "y/a.log": 9, "y/b.log": 0}.items():
+        path = tmp_path / name
+        path.touch() if name.endswith("log") else path.mkdir()
+        os.chown(path, user, user)
+    for link, target in {"x/c.log": "b.log", "z": "x"}.items():
+        (tmp_path / link).symlink_to(target)
+        os.lchown(tmp_path / link, NOBODY, NOBODY)
+    found = {os.path.relpath(path, tmp_path): user for path, user in paths(f"{tmp_path}/**/*.log").items()}
+    assert found == {"x/a.log": 7, "x/b.log": 0, "x/c.log": NOBODY, "y/a.log": 8, "y/b.log": 8}
+    assert paths(f"{tmp_path}/z/*.log") == paths(f"{tmp_path}/z/[abc].log")
+    assert paths(f"{tmp_path}/[z]/b.log") == {f"{tmp_path}/z/b.log": NOBODY}
+    named = str(tmp_path / "x" / "a.log")
+    assert [file.party for file in look([named]).files] == [named]
+    for patterns in ([f"{tmp_path}/z*/a.log", f"{tmp_path}/x/*.log"], [f"{tmp_path}/x/*.log", f"{tmp_path}/z*/a.log"]):
+        assert {file.party for file in look(patterns).files if file.key == look([named]).files[0].key} == {7}
+    assert {file.party for file in look([f"{tmp_path}/x/a*", named, f"{tmp_path}/z*/a.log"]).files} == {named}
