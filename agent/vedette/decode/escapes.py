@@ -95,14 +95,14 @@ def views(text: str) -> Iterator[View]:
             for mark, pattern, undo in _FORMS:
                 if len(seen) >= MAX_VIEWS:
                     return
-                if mark in view.text and (plain := _undone(view, pattern, undo)) is not None and plain.text not in seen:
+                if mark in view.text and (plain := undone(view, pattern, undo)) is not None and plain.text not in seen:
                     seen.add(plain.text)
                     deeper.append(plain)
                     yield plain
         level = deeper
 
 
-def _undone(view: View, pattern: re.Pattern[str], undo: Callable[[re.Match[str]], str | None]) -> View | None:
+def undone(view: View, pattern: re.Pattern[str], undo: Callable[[re.Match[str]], str | None]) -> View | None:
     """None: there is nothing to undo."""
     text = view.text
     at = 0

@@ -10,9 +10,9 @@ A value that was found anywhere goes everywhere: from fields, entities, keys of 
 in whatever form it stands (``escapes.py``), in upper or lower case. It becomes ``MARK``, or for ``hash`` a keyed digest
 (HMAC-SHA-256, RFC 2104) that is the same for the same value under the same key. **In doubt nothing leaves**: a text at
 which an expression takes too long becomes ``SLOW``; a raw event in which the value of a redacted field is not found (it
-is composed, or stands there in a form that is not known) becomes ``MARK`` as a whole, and so does a text in which the
-name of a redacted field has a value that no decoder has given (JSON that is cut or has a name twice, an input whose
-format is another one).
+is composed, or stands there in a form that is not known) becomes ``MARK`` as a whole. Where a text gives the name of a
+redacted field a value that no decoder has given (JSON that is cut or has a name twice, an input whose format is another
+one), or not to its end, that value becomes ``MARK``, in doubt with what is behind it (``assigned.py``).
 
 Values of less than ``SHORT`` characters are taken out where they stand as words, since else nothing readable were left.
 Pure: the key is an argument.
@@ -22,12 +22,11 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import compress, islice
 from typing import NamedTuple
 
 from vedette.decode import entities
@@ -54,6 +53,8 @@ WINDOW = 8 << 10
 """Characters of a text that are looked at; what follows does not leave."""
 READ = 256
 """Characters of a field's value up to which it is read as ``name=value`` though it is not shown."""
+MAX_UNREAD = 64
+"""Words that no decoder has read as values, and that are taken out of other texts, too."""
 SHORT = 4
 DEPTH = 64
 """Parts of a field's name up to which it is compared; a deeper one counts as redacted."""
@@ -174,7 +175,8 @@ class Redaction:
         return Case(self, raw, fields, host, shown)
 
 
-_MARKED = re.compile(rf"(?:{re.escape(MARK)}|{HASHED}[0-9a-f]{{32}})\]*+")
+_SIGNS = " \t\r\n,;&|)}]>\"'\\"
+"""What may stand behind a bare value and is no part of it."""
 
 
 def _canonical(value: str) -> str:
@@ -201,6 +203,7 @@ class Case:
         self._texts = dict[str, str]()
         self._values = dict[str, tuple[str, str]]()
         self._views = dict[str, tuple[View, ...]]()
+        self._unread_spans = dict[str, list[tuple[int, int, str]]]()
         self._read = set[tuple[str, str]]()
         """Fields in which patterns were looked for."""
         self._must = set[str]()
@@ -215,6 +218,10 @@ class Case:
         self._by_name(leaves, host, shown)
         if redaction.patterns:
             self._by_patterns(leaves, shown)
+        if redaction.by_field:
+            for start, end, _ in self._unread(self._raw)[:MAX_UNREAD]:
+                if len(word := self._raw[start:end].split()) == 1:
+                    self._add(word[0].rstrip(",;&|"), MASK)
 
     # --- what is found
 
@@ -383,34 +390,67 @@ class Case:
 
     def _taken(self, text: str) -> tuple[str, int, set[str]]:
         """``text`` without the values, in how many places some were, and which."""
-        result, count, values = self._without_values(text)
-        if text and self._redaction.by_field and self._left(result):
-            return MARK, max(1, count), values
+        spans, values = self._found(text)
+        if self._redaction.by_field:
+            spans += self._unread(text)
+        if not spans:
+            return text, 0, values
+        result, count = _cut(text, spans)
+        left = lowered(result)
+        if any(len(value) >= SHORT and value in left and value not in MARK for value in self._values):
+            return MARK, count, values  # what stood on both sides of a mark has met
         return result, count, values
 
-    def _left(self, text: str) -> bool:
-        """Whether a name that is redacted has a value in ``text`` that is none of a decoded field's."""
-        doubtful = self._redaction.doubtful
-        for view in dict.fromkeys(view.text for view in self._viewed(text)) if hides(text) else (text,):
-            if any(map(doubtful, names(view))) and any(map(self._unread, dict.fromkeys((view, broken(view))))):
-                return True
-        return False
+    def _found(self, text: str) -> tuple[list[tuple[int, int, str]], set[str]]:
+        """Where values stand in ``text``, with what is put there, and which."""
+        spans = list[tuple[int, int, str]]()
+        values = set[str]()
+        for view in self._viewed(text) if self._values and text else ():
+            lower = lowered(view.text)
+            for value, (written_so, action) in self._values.items():
+                for start in _places(lower, value):
+                    spans.append((*view.span(start, start + len(value)), self._redaction.hidden(written_so, action)))
+                    values.add(value)
+        return spans, values
 
-    def _unread(self, view: str) -> bool:
-        """``_left`` of a text that is read as it stands."""
-        named, doubtful = self._redaction.named, self._redaction.doubtful
-        values, wholes = Counter[str](), Counter[str]()
-        for name, value, whole, key in assigned(view):
-            if not doubtful(name) or _MARKED.fullmatch(value) or not (key or named(name)):
+    def _unread(self, text: str) -> list[tuple[int, int, str]]:
+        """Where names that are redacted have values in ``text`` that are none of a decoded field's."""
+        cached = self._unread_spans.get(text)
+        if cached is not None:
+            return cached
+        spans = self._unread_spans[text] = list[tuple[int, int, str]]()
+        doubtful = self._redaction.doubtful
+        forms = list[View]()
+        for view in self._viewed(text) if hides(text) else (View(text),):
+            plain, in_lines = (any(map(doubtful, each)) for each in names(view.text))
+            forms += [view] * plain
+            if in_lines and (lines := broken(view)) is not None:
+                forms.append(lines)
+        if forms:
+            left = bytearray(b"\1" * len(text))
+            for start, end, _ in self._found(text)[0]:
+                left[start:end] = bytes(end - start)
+            for view in forms:
+                for start, end in self._unread_of(text, view, left):
+                    left[start:end] = bytes(end - start)
+                    spans.append((start, end, MARK))
+        return spans
+
+    def _unread_of(self, text: str, view: View, left: bytearray) -> Iterator[tuple[int, int]]:
+        """``_unread`` of ``text`` as ``view`` reads it; ``left``: which of its characters are not taken out yet."""
+        places = defaultdict[tuple[bool, str], list[tuple[int, int]]](list)
+        more = set[tuple[bool, str]]()
+        """Of what there are more than decoded fields that may leave."""
+        for name, value, start, end, whole, key in assigned(text, view, self._redaction.doubtful):
+            if left.find(1, start, end) < 0 or not (key or self._redaction.named(name)):
                 continue
-            if whole:
-                wholes[name.lower()] += 1
-            elif says(lowered(value)):
-                values[name.lower()] += 1
-        if not (values or wholes):
-            return False
-        decoded_values, decoded_wholes = self._decoded
-        return not (values <= decoded_values and wholes <= decoded_wholes)
+            rest = "".join(compress(text[start:end], left[start:end]))
+            if any(map(str.isalnum, rest)) if len(rest) < end - start else says(lowered(value.rstrip(_SIGNS))):
+                kind = whole, name.lower()
+                places[kind].append((start, end))
+                if kind in more or len(places[kind]) > self._decoded[whole][kind[1]]:
+                    more.add(kind)
+                    yield from places.pop(kind)
 
     @cached_property
     def _decoded(self) -> tuple[Counter[str], Counter[str]]:
@@ -432,36 +472,22 @@ class Case:
                 values[last] += says(lower)
         return values, wholes
 
-    def _without_values(self, text: str) -> tuple[str, int, set[str]]:
-        if not self._values or not text:
-            return text, 0, set()
-        spans = list[tuple[int, int, str]]()
-        values = set[str]()
-        for view in self._viewed(text):
-            lower = lowered(view.text)
-            for value, (written_so, action) in self._values.items():
-                for start in _places(lower, value):
-                    spans.append((*view.span(start, start + len(value)), self._redaction.hidden(written_so, action)))
-                    values.add(value)
-        if not spans:
-            return text, 0, values
-        merged = list[tuple[int, int, str]]()
-        for start, end, mark in sorted(spans, key=lambda span: (span[0], -span[1])):
-            if merged and start < merged[-1][1]:
-                if end > merged[-1][1]:
-                    merged[-1] = (merged[-1][0], end, MARK)
-            else:
-                merged.append((start, end, mark))
-        parts = list[str]()
-        at = 0
-        for start, end, mark in merged:
-            parts += (text[at:start], mark)
-            at = end
-        result = "".join((*parts, text[at:]))
-        left = lowered(result)
-        if any(len(value) >= SHORT and value in left and value not in MARK for value in self._values):
-            return MARK, len(merged), values  # what stood on both sides of a mark has met
-        return result, len(merged), values
+
+def _cut(text: str, spans: Iterable[tuple[int, int, str]]) -> tuple[str, int]:
+    """``text`` with other texts in place of ``spans``, and how many places that are."""
+    merged = list[tuple[int, int, str]]()
+    for start, end, mark in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if merged and start < merged[-1][1]:
+            if end > merged[-1][1]:
+                merged[-1] = (merged[-1][0], end, MARK)
+        else:
+            merged.append((start, end, mark))
+    parts = list[str]()
+    at = 0
+    for start, end, mark in merged:
+        parts += (text[at:start], mark)
+        at = end
+    return "".join((*parts, text[at:])), len(merged)
 
 
 def _places(text: str, value: str) -> Iterator[int]:
