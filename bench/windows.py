@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 SYSTEM = "C:\\Windows\\System32\\"
 FILES = "C:\\Program Files\\"
@@ -132,28 +133,29 @@ def _message(data: dict[str, object]) -> str:
     return "\r\n".join(f"{name}: {value}" for name, value in data.items())
 
 
+def event(rng: Random, number: int) -> dict[str, Any]:
+    """Return one, of Sysmon."""
+    event_id, data = (1, _process(rng, number)) if rng.random() < 0.85 else _other(rng, number)
+    return {
+        "@timestamp": f"2026-09-21T14:{number // 60000 % 60:02}:{number // 1000 % 60:02}.{number % 1000:03}Z",
+        "host": {"name": rng.choice(HOSTS)},
+        "winlog": {
+            "channel": f"{SYSMON}/Operational",
+            "provider_name": SYSMON,
+            "event_id": event_id,
+            "record_id": 10_000_000 + number,
+            "computer_name": rng.choice(HOSTS),
+            "event_data": data,
+        },
+        "message": f"Sysmon event {event_id}:\r\n{_message(data)}",
+    }
+
+
 def events(seed: int, count: int) -> Iterator[bytes]:
     """``count`` lines of JSON without newline; 2.4 KB on average."""
     rng = Random(f"windows {seed}")
     for number in range(count):
-        event_id, data = (1, _process(rng, number)) if rng.random() < 0.85 else _other(rng, number)
-        yield json.dumps(
-            {
-                "@timestamp": f"2026-09-21T14:{number // 60000 % 60:02}:{number // 1000 % 60:02}.{number % 1000:03}Z",
-                "host": {"name": rng.choice(HOSTS)},
-                "winlog": {
-                    "channel": f"{SYSMON}/Operational",
-                    "provider_name": SYSMON,
-                    "event_id": event_id,
-                    "record_id": 10_000_000 + number,
-                    "computer_name": rng.choice(HOSTS),
-                    "event_data": data,
-                },
-                "message": f"Sysmon event {event_id}:\r\n{_message(data)}",
-            },
-            separators=(",", ":"),
-            ensure_ascii=False,
-        ).encode()
+        yield json.dumps(event(rng, number), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 if __name__ == "__main__":
