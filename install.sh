@@ -642,12 +642,18 @@ alone() {
     [ "$(grounds)" = "$looked" ] || die 40 "another run of install.sh has just changed $prefix: run this again"
 }
 
-# lock: for this run alone.
+# lock: for this run alone. What is locked is no file, which somebody could delete as a leftover, and is opened by nobody
+# else: whoever can open it could hold the lock.
 lock() {
     writable "$prefix" || die 17 "$folder cannot be written to (a read-only file system, or no folder?)"
     mkdir -p "$prefix"
-    exec 9>>"$prefix/.lock"
+    [ -d "$prefix/.lock" ] || rm -f "$prefix/.lock"
+    mkdir -p -m 700 "$prefix/.lock"
+    exec 9<"$prefix/.lock"
     flock -n 9 || die 40 "another run of install.sh is at work in $prefix"
+    if [ -e /proc/self/fd/9 ] && ! [ "$prefix/.lock" -ef /proc/self/fd/9 ]; then
+        die 40 "another run of install.sh has just ended in $prefix: run this again"
+    fi
 }
 
 # hand_over ACTION: what follows is done by the program of $release, which has just been tried, as this very process, which

@@ -80,13 +80,27 @@ class Installation:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock for this process alone. Raises OSError, Failed where another run does not end."""
-        with (self.prefix / ".lock").open("ab") as file:
-            for _ in range(LOCK_SECONDS):
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    time.sleep(1)
-            else:
-                raise Failed(40, f"another run of install.sh is at work in {self.prefix}")
+        for _ in range(LOCK_SECONDS):
+            if (held := self._lock()) is not None:
+                break
+            time.sleep(1)
+        else:
+            raise Failed(40, f"another run of install.sh is at work in {self.prefix}")
+        try:
             yield
+        finally:
+            os.close(held)
+
+    def _lock(self) -> int | None:
+        """Lock as ``lock`` of install.sh does. None: another run has the lock, or has removed it just now."""
+        lock = self.prefix / ".lock"
+        lock.mkdir(0o700, exist_ok=True)
+        held = os.open(lock, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(held), lock.stat()):
+                return held
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        os.close(held)
+        return None

@@ -11,7 +11,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Lock
@@ -206,9 +206,7 @@ def locked(path: str, name: str) -> Iterator[None]:
         if folder is None:
             yield
             return
-        folder.mkdir(mode=MODE, parents=True, exist_ok=True)
-        with open(folder / f".{name}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _held(folder, name, fcntl.LOCK_EX):
             yield
 
 
@@ -225,15 +223,34 @@ def one_writer(path: str, job: str) -> Iterator[None]:
         with leased(path, job) if STORES.match(path) else nullcontext():
             yield
         return
-    folder.mkdir(mode=MODE, parents=True, exist_ok=True)
-    with open(folder / f".{job}.lock", "w") as lock:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(_held(folder, job, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:
             raise BlockingIOError(
                 f"{folder}: another {job} is writing these tables; wait for its end or name other --tables"
             ) from None
         yield
+
+
+@contextmanager
+def _held(folder: Path, name: str, how: int) -> Iterator[None]:
+    """Hold ``folder`` (made when missing) by ``name`` against other processes of this host. Raises as ``flock``.
+
+    What is locked is a folder in it: its owner's alone, since whoever can open it, if only to read, could hold the
+    lock; and no file, which somebody could delete as a leftover and so let a second process in."""
+    place = folder / f".{name}.held"
+    folder.mkdir(mode=MODE, parents=True, exist_ok=True)
+    while True:
+        place.mkdir(0o700, exist_ok=True)
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, how)
+            if place.exists() and os.path.samestat(os.fstat(descriptor), place.stat()):
+                yield
+                return
+        finally:
+            os.close(descriptor)  # where another one stands in its place, that is tried
 
 
 def _resolve(path: str) -> tuple[FileSystem, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import multiprocessing
 from pathlib import Path
@@ -10,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.conftest import Synced
+from tests.readers import reader_of
 from vedette.fleet.audit import FIRST, Audit, Head, verify
+from vedette.system.folders import locked_within
 
 
 def record(path: Path, lines: int = 3) -> Audit:
@@ -99,7 +100,7 @@ def test_a_record_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_a_line_is_on_disk_when_append_returns(tmp_path: Path, synced: Synced) -> None:
     """The record is synced when the whole line is in it, and its folder after the first line."""
     path = tmp_path / "audit.jsonl"
-    for folder in {tmp_path: ["audit.jsonl"]}, {}:
+    for folder in {tmp_path: [".audit.jsonl.lock", "audit.jsonl"]}, {}:
         synced.clear()
         Audit(path).append("asked")
         assert synced == {path: path.read_bytes(), **folder}
@@ -110,11 +111,20 @@ def test_a_writer_has_the_record_alone(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
 
     def clock() -> int:
-        with path.open() as other, pytest.raises(BlockingIOError):
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(BlockingIOError, match="no"):
+            locked_within(tmp_path, ".audit.jsonl.lock", "no")
         return 0
 
     Audit(path, clock).append("asked")
+
+
+def test_who_reads_it_does_not_hold_it(tmp_path: Path) -> None:
+    """A reader who locks the record, and all else that he can open, does not make a writer wait."""
+    path = tmp_path / "fleet" / "audit.jsonl"
+    path.parent.mkdir(mode=0o750)
+    record(path, 1)
+    with reader_of(path.parent):
+        assert record(path, 1).head().seq == 2
 
 
 def _writer(path: str) -> None:

@@ -192,7 +192,7 @@ class Stubbed:
             str(path.relative_to(self.folder)): os.readlink(path) if path.is_symlink() else path.read_bytes()
             for part in ("etc", "opt", "usr", "var/lib")
             for path in (self.folder / part).rglob("*")
-            if (path.is_symlink() or path.is_file()) and path.name != ".lock"
+            if path.is_symlink() or path.is_file()
         }
 
 

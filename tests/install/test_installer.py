@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from installer.installation import Installation
 from installer.watch import Watched, answer
 
 from tests.install.conftest import ROOT
+from tests.readers import reader_of
 from tests.waits import DEADLINE, until
 from vedette.region.polyglot import addon
 
@@ -128,6 +130,28 @@ def test_the_verdict_counts_for_its_release(place: Installation) -> None:
     answer(place, "2", "back", reason="two\nlines")
     rows = facts(place.data_dir / "upgrade/answer")
     assert rows == {"id": "2", "nonce": "0ab", "state": "back", "code": "0", "reason": "two lines"}
+
+
+def test_a_lock_whose_place_is_gone(place: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another run removed between opening and locking is no lock: what stands in its place is taken. Who may only
+    look into the folder does not hold it."""
+    lock, flock, tries = place.prefix / ".lock", fcntl.flock, list[object]()
+
+    def remove_first(file: int, how: int) -> None:
+        tries.append(file)
+        if len(tries) == 1:
+            lock.rmdir() if lock.is_dir() else lock.unlink()
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    with place.locked():
+        second = os.open(lock, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(second)
+    monkeypatch.setattr("installer.installation.LOCK_SECONDS", 1)
+    with reader_of(place.prefix), place.locked():
+        pass
 
 
 def test_a_second_signal_leaves_nothing_undone() -> None:

@@ -49,7 +49,7 @@ kill -KILL 0
 """
 WHEN = ("before", "during", "after")
 LOGS = {"raw/00000000.log": b"what was received\n" * 1000, "store/data.mdb": b"\0" * 4096}
-CHANGING = ("install.log", "vedette-install.log", ".lock", "calls")
+CHANGING = ("install.log", "vedette-install.log", "calls")
 """Names of files that say what was done."""
 ACTIONS = ("install", "upgrade", "rollback", "uninstall", "purge")
 OPTIONS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -11,6 +12,7 @@ import pytest
 
 from tests.install.conftest import ROOT, call
 from tests.install.stubbed import RELEASE_KEY, Stubbed
+from tests.readers import reader_of
 
 pytestmark = [pytest.mark.install, pytest.mark.xdist_group("install")]
 
@@ -229,6 +231,23 @@ def test_a_dry_run_by_an_ordinary_user() -> None:
         assert "user vedette and unit" in done.text
         assert "nothing was done" in done.text
         assert call(*command, "--no-systemd").code == 17
+
+
+def test_while_another_run_is_at_work(host: Stubbed) -> None:
+    """Whatever files are deleted under it, a second run gives way. Who may only look into the program's folder, as
+    everybody on the host may, holds no run up."""
+    release = host.release("2")
+    lock = os.open(host.prefix / ".lock", os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    for path in host.prefix.glob(".*"):
+        if path.is_file():
+            path.unlink()
+    done = host.run(release)
+    assert (done.code, "another run of install.sh is at work" in done.text) == (40, True), done.text
+    os.close(lock)
+    with reader_of(host.prefix):
+        done = host.run(release)
+    assert done.code == 0, done.text
 
 
 @pytest.mark.long

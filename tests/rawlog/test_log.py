@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, chunks_of, line_chunks, lines, message_chunks, messages, noise, open_log
+from tests.readers import reader_of
 from tests.settings import SegmentedLog
 from tests.system.test_durable import synced
 from tests.waits import pauses
@@ -161,8 +162,9 @@ def test_second_writer_is_refused(tmp_path: Path) -> None:
     """A folder has one writer, whatever is deleted beside its segments; the message says what to do, and the first one
     is not disturbed."""
     log = open_log(tmp_path)
-    for path in {*tmp_path.iterdir()} - {*tmp_path.glob("*.seg")}:
-        path.unlink()
+    for path in {*tmp_path.rglob("*")} - {*tmp_path.glob("*.seg")}:
+        if path.is_file():
+            path.unlink()
     with pytest.raises(OSError, match="another vedette process"):
         open_log(tmp_path)
     log.append(lines(b"still here"))
@@ -170,6 +172,16 @@ def test_second_writer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="it is closed"):
         log.append(lines(b"late"))
     open_log(tmp_path).close()
+
+
+def test_who_reads_the_folder_does_not_hold_it(tmp_path: Path) -> None:
+    """Its group may read it, and so open it: the log is opened all the same, the first time and later."""
+    folder = tmp_path / "raw"
+    folder.mkdir(mode=0o750)
+    for _ in range(2):
+        with reader_of(folder):
+            log = open_log(folder)
+        log.close()
 
 
 def test_unwritable_folder(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import vedette.runtime.rulesets.rules
 from tests.e2e.faults import tmpfs
+from tests.lookup.tables import lookup_of
 from vedette import compile_rules
 from vedette.bundle.seal import BundleRefused
 from vedette.config.settings import AgentSettings, BundleSettings, Config, RuleSettings
@@ -32,6 +33,7 @@ from vedette.runtime.rulesets import bundled, validate
 from vedette.runtime.rulesets.bundled import BundledRules
 from vedette.runtime.rulesets.rules import RETUNE_SECONDS, FolderRules, Loaded
 from vedette.system import child
+from vedette.system.versions import Versions
 
 T = TypeVar("T")
 
@@ -42,6 +44,16 @@ logsource: {{product: linux}}
 detection:
     keywords: ['{word}']
     condition: keywords
+level: low
+"""
+ASKING = """\
+title: Known user
+id: 6a1f0000-0000-4000-8000-000000000099
+logsource: {product: linux}
+detection:
+    known:
+        user|expand: '%users%'
+    condition: known
 level: low
 """
 NOW = time.time_ns() // 1000
@@ -179,6 +191,44 @@ def test_what_a_folder_lists_and_is_no_file(tmp_path: Path, folder: Path) -> Non
     refused = {Path(one.path).name: one.reason for one in loaded.engine.plan.refused}
     assert refused.keys() == {"dead.yml", "pipe.yml"}
     assert all("cannot be read" in reason for reason in refused.values())
+
+
+def test_a_lookup_that_is_written_over_in_place(tmp_path: Path) -> None:
+    """What is asked is no file that others write: cut off in place it answers as before, also after a start, and is
+    refused by name until it is whole. One that is installed counts before it."""
+    path, rules, installed = tmp_path / "own" / "users.vlookup", tmp_path / "rules", tmp_path / "data" / "lookups"
+    for folder in (path.parent, rules, installed):
+        folder.mkdir(parents=True)
+    (rules / "rule.yml").write_text(ASKING)
+    first = lookup_of(path, "user", "user:nocase", [("it",)])
+    second = lookup_of(tmp_path / "second.vlookup", "user", "user:nocase", [("ot",)])
+    agent = AgentSettings(data_dir=tmp_path / "data")
+    config = Config(agent=agent, rules=RuleSettings((rules,), lookups=(path.parent,)))
+
+    def in_use(loaded: Loaded | None) -> str:
+        assert loaded is not None
+        (lookup,) = loaded.engine.plan.lookups.values()
+        assert lookup.path.is_relative_to(tmp_path / "data")
+        return lookup.version
+
+    rules_of = FolderRules(config, bytes, config.rulesets[0])
+    assert in_use(run(rules_of.start())) == first.version
+    assert not rules_of.changed()
+    path.write_bytes(second.data[:-1])
+    assert rules_of.changed()
+    assert in_use(run(rules_of.reload())) == first.version
+    assert str(path) in (rules_of.error or "")
+    assert not rules_of.changed()
+    assert in_use(run(FolderRules(config, bytes, config.rulesets[0]).start())) == first.version
+    path.write_bytes(second.data)
+    assert rules_of.changed()
+    assert (in_use(run(rules_of.reload())), rules_of.error) == (second.version, None)
+    third = lookup_of(tmp_path / "third.vlookup", "user", "user:nocase", [("et",)], created=1_800_000_000_000_000)
+    versions = Versions(installed / "users", ".vlookup", current=path.name)
+    versions.folder.mkdir()
+    versions.path(1, third.version).write_bytes(third.data)
+    versions.switch(versions.path(1, third.version))
+    assert in_use(run(rules_of.reload())) == third.version
 
 
 def test_a_damaged_cache_is_built_anew(tmp_path: Path, folder: Path) -> None:

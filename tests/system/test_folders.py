@@ -1,4 +1,4 @@
-"""A folder's lock is the folder's, not of a file in it."""
+"""A folder's lock is the folder's, not of a file in it, and nobody holds it who may only read the folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from vedette.system.folders import FORMER, locked
+from tests.readers import reader_of
+from vedette.system.folders import FORMER, locked, locked_within
 
 SECOND = (
     "import sys; from pathlib import Path; from vedette.system.folders import locked; locked(Path(sys.argv[1]), 'no')"
@@ -38,3 +39,42 @@ def test_a_process_of_the_release_before(tmp_path: Path, name: str) -> None:
         with pytest.raises(BlockingIOError, match="the former works here"):
             locked(tmp_path, "the former works here")
     os.close(locked(tmp_path, "no"))
+
+
+def test_a_folder_that_others_read(tmp_path: Path) -> None:
+    """One who may read it holds nobody up, whatever he locks; a second of its owner's processes is refused."""
+    folder = tmp_path / "shared"
+    folder.mkdir(mode=0o750)
+    os.close(locked_within(folder, ".lock", "no"))
+    with reader_of(folder):
+        descriptor = locked_within(folder, ".lock", "no", wait=True)
+    with pytest.raises(BlockingIOError, match="the first works here"):
+        locked_within(folder, ".lock", "the first works here")
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("made_again", [True, False])
+def test_a_folder_that_went_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_again: bool) -> None:
+    """What was removed between opening and locking is no lock: what stands in its place is locked, or nothing."""
+    folder, flock, tries = tmp_path / "folder", fcntl.flock, list[int]()
+    folder.mkdir()
+
+    def replaced(descriptor: int, how: int) -> None:
+        tries.append(descriptor)
+        if len(tries) == 1:
+            folder.rmdir()
+            if made_again:
+                folder.mkdir()
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", replaced)
+    before = len(os.listdir("/proc/self/fd"))
+    if made_again:
+        descriptor = locked(folder, "no")
+        with pytest.raises(BlockingIOError):
+            locked(folder, "no")
+        os.close(descriptor)
+    else:
+        with pytest.raises(FileNotFoundError):
+            locked(folder, "no")
+    assert len(os.listdir("/proc/self/fd")) == before

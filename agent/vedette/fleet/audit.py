@@ -7,15 +7,14 @@ is 64 zeros. A line that was cut by a crash is removed by the next ``append``: i
 write the file can also write all of it again: to notice that, keep the newest line's digest (``head``) elsewhere; an
 agent reports it in its heartbeats, and the centre keeps those.
 
-One process writes at a time (the file is locked); any number read.
+One process writes at a time, and no reader holds it up; any number read.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ import orjson
 from vedette.bundle.manifest import rfc3339
 from vedette.system import foreign
 from vedette.system.durable import sync_path
+from vedette.system.folders import locked_within
 from vedette.system.wallclock import utc_now
 
 FIRST = "0" * 64
@@ -58,10 +58,16 @@ class Audit:
         a record; OSError."""
         if taken := [name for name in facts if name in _OWN]:
             raise ValueError(f"{taken[0]} is not a name for a fact")
+        lock = locked_within(self.path.parent, f".{self.path.name}.lock", "another process writes", wait=True)
+        try:
+            return self._append(event, facts)
+        finally:
+            os.close(lock)
+
+    def _append(self, event: str, facts: Mapping[str, Any]) -> Head:
         new = not self.path.exists()
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             head, end = _newest(descriptor)
             if end != os.fstat(descriptor).st_size:
                 os.ftruncate(descriptor, end)

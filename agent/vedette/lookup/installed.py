@@ -42,6 +42,18 @@ class DiskShort(OSError):
     """There is no room for a lookup now; it is tried again."""
 
 
+def check_room(folder: Path, name: str, size: int) -> None:
+    """Raises DiskShort unless the disk of ``folder`` has ``size`` bytes for the lookup ``name``, and RESERVE beside
+    them."""
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    if size + RESERVE > free:
+        raise DiskShort(
+            f"lookup {name} needs {size + RESERVE:,} bytes in {folder} and {free:,} are free:"
+            " free some; it is tried again"
+        )
+
+
 def delivered(folder: Path) -> list[dict[str, Lookup]]:
     """The current lookups by name, and those that were current before, opened; what cannot be opened is left out."""
     lookups: list[dict[str, Lookup]] = [{}, {}]
@@ -146,14 +158,8 @@ class Installed:
         for old in folder.glob("*.part"):
             if old != path and old.name.rpartition("-")[0] == signed.name:
                 old.unlink()
-        size = len(signed.head) + signed.size
         there = path.stat().st_blocks * 512 if path.exists() else 0
-        free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
-        if size - there + RESERVE > free:
-            raise DiskShort(
-                f"lookup {signed.name} needs {size - there + RESERVE:,} bytes in {self.folder} and {free:,} are free:"
-                " free some; it is tried again"
-            )
+        check_room(self.folder, signed.name, len(signed.head) + signed.size - there)
         return Part(path, signed)
 
     def install(self, part: Part, *, by_fleet: bool = False) -> Path:

@@ -140,6 +140,8 @@ def parse(data: Any) -> tuple[Header, int, str]:
 
     Raises LookupRefused.
     """
+    if not len(data):
+        raise LookupRefused("it is empty: copy it again")
     base = SEAL + body_size(bytes(data[:SEAL])) if data[: len(SEALED)] == SEALED else 0
     start = bytes(data[base : base + _START.size])
     if start[:8] != MAGIC:

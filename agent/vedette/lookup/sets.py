@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
-from vedette.lookup.names import FOLDER, SUFFIX
+from vedette.lookup.names import FOLDER, SUFFIX, by_itself
 from vedette.plan.plan import Plan
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 def opened(paths: Iterable[Path]) -> dict[str, Lookup]:
     """Of files, and of what lies in folders; the name is that of the file without its suffix. One that is refused is
     left out, so that the rules that ask it do not run and the others do."""
-    listed = [file for path in paths for file in (sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path])]
-    files = [file for file in listed if file.suffix == SUFFIX and not file.name.startswith(".")]
+    files = _files(paths)
     if not files:
         return {}
     from vedette.lookup.layout import LookupRefused
@@ -36,6 +35,27 @@ def opened(paths: Iterable[Path]) -> dict[str, Lookup]:
         with suppress(LookupRefused, OSError):
             lookups[file.stem] = Lookup.open(file)
     return lookups
+
+
+def copied(paths: Iterable[Path], folder: Path) -> dict[Path, str]:
+    """Have ``folder`` hold copies of the lookups in files and folders; see ``lookup/copies.py``."""
+    files = _files(paths)
+    if not files and not folder.is_dir():
+        return {}
+    from vedette.lookup.copies import take
+
+    return take(files, folder)
+
+
+def _files(paths: Iterable[Path]) -> list[Path]:
+    paths, files = [*paths], list[Path]()
+    separate = by_itself(paths)
+    for path in paths:
+        if path.is_dir():
+            files += (file for file in sorted(path.glob(f"*{SUFFIX}")) if file.name not in separate)
+        else:
+            files.append(path)
+    return [file for file in files if file.suffix == SUFFIX and not file.name.startswith(".")]
 
 
 def delivered(folder: Path) -> list[dict[str, Lookup]]:
@@ -116,11 +136,11 @@ def chosen(plan: Plan, *groups: Mapping[str, Lookup]) -> dict[str, Lookup]:
 def shape(path: Path) -> str:
     """What a rule that asks the lookup in a file depends on when it is compiled: columns and keys, not rows; or why it
     is none. Raises OSError."""
+    from vedette.lookup.copies import read_header
     from vedette.lookup.layout import LookupRefused
-    from vedette.lookup.table import Lookup
 
     try:
-        with Lookup.open(path, native=False) as lookup:
-            return repr((lookup.columns, lookup.indexes, lookup.header.valid))
+        header, _ = read_header(path)
+        return repr((header.columns, header.indexes, header.valid))
     except LookupRefused as error:
         return str(error)

@@ -10,7 +10,8 @@ int. A key that cannot be one of its index (``keys.py``) is in no table: None, n
 takes only rows that hold then, in tables with times of validity.
 
 The file is mapped: processes share its pages, and one that is replaced (written beside, renamed) stays readable for who
-has it open. A lookup is immutable; ``version`` names its contents. Safe to use from several threads, until ``close``.
+has it open; one that is cut off ends who reads it, so the agent maps what nobody else writes (``copies.py``). A lookup
+is immutable; ``version`` names its contents. Safe to use from several threads, until ``close``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from vedette.lookup.keys import canonical
 from vedette.lookup.layout import Column, Header, Index, LookupRefused, damaged, parse
 from vedette.lookup.rows import Rows
 from vedette.plan.ir import fold, text
+from vedette.system.folders import at_once
 
 Row = tuple[Any, ...]
 
@@ -59,7 +61,7 @@ class Lookup:
     @classmethod
     def open(cls, path: Path, *, native: bool = True) -> Lookup:
         """Map ``path``. Raises OSError, and LookupRefused, which says what is wrong with the file."""
-        with path.open("rb") as file:
+        with open(path, "rb", opener=at_once) as file:
             return cls._mapped(path, file.fileno(), native)
 
     @classmethod

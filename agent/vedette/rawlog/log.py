@@ -53,7 +53,7 @@ from vedette.rawlog.segment import TEMPORARY, Segment, segments
 from vedette.rawlog.segment_set import Keeper, Kept, SegmentSet
 from vedette.rawlog.verify import Verifier
 from vedette.system.durable import make_folders, sync_path
-from vedette.system.folders import locked
+from vedette.system.folders import locked_within
 from vedette.system.wallclock import utc_now
 
 log = structlog.get_logger()
@@ -126,7 +126,7 @@ class RawLog(Replay):
         """
         make_folders(folder, 0o750)
         reason = "another vedette process writes this raw log; stop it, or give this one its own data_dir"
-        lock_fd = locked(folder, reason)
+        lock_fd = locked_within(folder, ".lock", reason)  # the group reads the log
         self = cls(folder, settings, counters, clock, lock_fd, describe, keeper)
         try:
             self._open(committed, certain, renew)

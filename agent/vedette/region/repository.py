@@ -57,7 +57,7 @@ from vedette.region.prune import prune
 from vedette.region.roles import DAYS, NAME, ONLINE, WARN_DAYS, Signatory, assign, delegations, public_of, signed
 from vedette.region.sign import load_key
 from vedette.system.durable import sync_path, write_whole
-from vedette.system.folders import locked
+from vedette.system.folders import locked_within
 from vedette.system.wallclock import utc_now
 from vedette.system.within import is_name
 
@@ -344,7 +344,7 @@ class Repository:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """One process at a time stages something, or puts it in force."""
-        descriptor = locked(self.folder, "another process writes here", wait=True)
+        descriptor = locked_within(self.folder, ".lock", "another process writes here", wait=True)
         try:
             yield
         finally:

@@ -44,20 +44,32 @@ def locked(folder: Path, reason: str, *, wait: bool = False) -> int:
     """Lock ``folder`` itself and return its descriptor; the kernel drops the lock with that. There is no lock file,
     which somebody could delete as a leftover and so let a second process in.
 
-    Raises BlockingIOError with ``reason`` while another process has it, also one of the release before, which locks a
-    file of FORMER; with ``wait`` it waits for that one. Raises OSError."""
+    ``folder`` is its owner's alone (0700): whoever can open it can hold its lock, to read it is enough. Of another one
+    see ``locked_within``. Raises BlockingIOError with ``reason`` while another process has it, also one of the release
+    before, which locks a file of FORMER; with ``wait`` it waits for that one. Raises OSError."""
     how = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, how)
-        for name in FORMER:
-            with suppress(FileNotFoundError), open(folder / name, "rb", opener=_at_once) as file:
-                fcntl.flock(file, how)
-    except OSError as error:
-        os.close(descriptor)
-        why = reason if isinstance(error, BlockingIOError) else error.strerror
-        raise type(error)(f"{folder}: {why}") from error
-    return descriptor
+    while True:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, how)
+            for name in FORMER:
+                with suppress(FileNotFoundError), open(folder / name, "rb", opener=at_once) as file:
+                    fcntl.flock(file, how)
+            if os.path.samestat(os.fstat(descriptor), os.stat(folder)):
+                return descriptor
+        except OSError as error:
+            os.close(descriptor)
+            why = reason if isinstance(error, BlockingIOError) else error.strerror
+            raise type(error)(f"{folder}: {why}") from error
+        os.close(descriptor)  # it was removed meanwhile, and another one made
+
+
+def locked_within(folder: Path, name: str, reason: str, *, wait: bool = False) -> int:
+    """Lock a folder that others may read, by ``name``: as ``locked`` does a folder of that name in it, made when
+    missing."""
+    place = folder / name
+    place.mkdir(0o700, exist_ok=True)
+    return locked(place, reason, wait=wait)
 
 
 def read_regular(path: Path, limit: int = -1) -> bytes:
@@ -65,10 +77,10 @@ def read_regular(path: Path, limit: int = -1) -> bytes:
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    with open(path, "rb", opener=_at_once) as file:
+    with open(path, "rb", opener=at_once) as file:
         return file.read(limit)
 
 
-def _at_once(path: str, flags: int) -> int:
-    """Opening a pipe would wait for who writes to it."""
+def at_once(path: str, flags: int) -> int:
+    """Open as ``open``'s ``opener``: a pipe does not wait for who writes to it."""
     return os.open(path, flags | os.O_NONBLOCK)

@@ -27,7 +27,7 @@ from sigma.policy.regex_engine import RegexEngine
 from sigma.processing.pipeline import ProcessingPipeline
 from sigma.rule import SigmaRule
 
-from vedette.lookup.names import SUFFIX
+from vedette.lookup.names import SUFFIX, by_itself
 from vedette.lookup.table import Lookup
 from vedette.plan.database import Pattern, Scanner
 from vedette.plan.ir import Refusal
@@ -119,7 +119,7 @@ NONE = Pipelines()
 
 def load(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> Pipelines:
     """Read pipeline files and lookup files (folders: the ``*.yml``, or the ``*.txt``, ``*.csv`` and ``*.vlookup`` in
-    them).
+    them, but for a ``*.vlookup`` of whose name one is given by itself).
 
     A lookup that cannot be used is one of ``faults``: it stops the rules that ask for it and no others. A pipeline is
     for all rules: raises ValueError with file and reason for one that cannot be used, and OSError for what of
@@ -130,7 +130,11 @@ def load(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> Pipeli
     values: dict[str, tuple[str, ...]] = {}
     faults: dict[str, Refusal] = {}
     tables: dict[str, Lookup] = {}
+    lookups = [*lookups]
+    separate = by_itself(lookups)
     for path, named in _files(lookups, (".txt", ".csv", SUFFIX)):
+        if path.name in separate and not named:
+            continue
         try:
             if path.stem in values or path.stem in tables:
                 raise ValueError(f"another lookup defines %{path.stem}% already")

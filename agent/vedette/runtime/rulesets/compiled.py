@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from vedette.lookup.names import SUFFIX
+from vedette.lookup.names import SUFFIX, by_itself
 from vedette.lookup.sets import shape
 from vedette.plan.database import LIBRARY
 from vedette.system.descriptors import SPENT
@@ -26,9 +26,11 @@ class Sources(NamedTuple):
 
     def files(self) -> Iterator[Path]:
         """All that a build reads. Raises OSError when no descriptor is left: that is no folder without rules."""
+        separate = by_itself(self.lookups)
         for path in (*self.paths, *self.pipelines, *self.lookups):
             if path.is_dir():
-                yield from listed(path, (".yml", ".yaml", ".sql", ".toml", ".py", ".txt", ".csv", SUFFIX))
+                files = listed(path, (".yml", ".yaml", ".sql", ".toml", ".py", ".txt", ".csv", SUFFIX))
+                yield from (file for file in files if file.name not in separate)
             else:
                 yield path
                 if path.suffix == ".sql":  # functions beside it

@@ -29,7 +29,8 @@ from vedette.config.settings import DEFAULT_SET, Config, RulesetSettings
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.inputs.settings import InputSettings
-from vedette.lookup.sets import chosen, delivered, engine_of, links, opened
+from vedette.lookup.names import SUFFIX
+from vedette.lookup.sets import chosen, copied, delivered, engine_of, links, opened
 from vedette.model.counters import Log
 from vedette.model.event import LogSource
 from vedette.plan.plan import Plan
@@ -287,6 +288,8 @@ class FolderRules(Rules):
     ) -> None:  # fmt: skip
         super().__init__(config, sample, settings, fits)
         self._own = Sources(tuple(settings.paths), tuple(settings.pipelines), tuple(settings.lookups))
+        self._copies = self._cache / "lookups"
+        """Where the lookups of ``_own`` are mapped: their owner may write over them at any time."""
         self._functions = config.functions
         self._seen: _Signature | None = None
         """Of the files on which there is a verdict."""
@@ -295,8 +298,10 @@ class FolderRules(Rules):
 
     @property
     def _sources(self) -> Sources:
-        """With the lookups that are installed now, which come before others of the same name."""
-        return self._own._replace(lookups=(*self._own.lookups, *links(self._lookups)))
+        """What is built: with copies of the own lookups, and with those that are installed now before both."""
+        lookups = {path.name: path for path in (*sorted(self._copies.glob(f"*{SUFFIX}")), *links(self._lookups))}
+        own = (path for path in self._own.lookups if path.name not in lookups)
+        return self._own._replace(lookups=(*lookups.values(), *own))
 
     async def _start(self) -> Loaded:
         try:
@@ -359,7 +364,7 @@ class FolderRules(Rules):
 
     def _signature(self) -> _Signature:
         files = []
-        for path in self._sources.files():
+        for path in (*self._own.files(), *links(self._lookups)):
             try:
                 stat = path.stat()
                 files.append((str(path), stat.st_mtime_ns, stat.st_size))
@@ -372,6 +377,7 @@ class FolderRules(Rules):
 
     async def _build(self, *, again: bool = False) -> Loaded:
         seen = await asyncio.to_thread(self._signature)
+        refused = await asyncio.to_thread(copied, self._own.lookups, self._copies)
         try:
             digest = await asyncio.to_thread(self._sources.digest, *(["functions"] if self._functions.allow else []))
         except OSError as error:
@@ -402,7 +408,10 @@ class FolderRules(Rules):
         self._seen, self._out = seen, out.with_name(f"rules-{digest}-sampled.vplan")
         for old in sorted(self._built(), key=lambda path: path.stat().st_mtime_ns)[:-KEEP]:
             old.unlink()
-        self.error = None
+        for file, reason in refused.items():
+            if reason not in (self.error or ""):
+                log.error(Log.LOOKUP_REFUSED, path=str(file), reason=reason, action="the version in use stays")
+        self.error = "; ".join(f"{file}: {reason}; the one before stays" for file, reason in refused.items()) or None
         for refusal in engine.plan.refused:
             log.warning(Log.RULE_UNSUPPORTED, file=f"{refusal.path}:{refusal.line}", reason=refusal.reason)
         return Loaded(engine, ", ".join(map(str, self._sources.paths)), None)
@@ -410,7 +419,7 @@ class FolderRules(Rules):
     def _load(self, path: Path) -> Engine:
         """Raises ValueError as the function does."""
         artifact, others = Artifact.from_bytes(path.read_bytes()), delivered(self._lookups)
-        lookups = opened(self._own.lookups)
+        lookups = opened([self._copies])
         if any(others):
             lookups = chosen(artifact.read_plan(), lookups, *others)
         engine = engine_of(artifact, lookups)
