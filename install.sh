@@ -642,16 +642,22 @@ alone() {
     [ "$(grounds)" = "$looked" ] || die 40 "another run of install.sh has just changed $prefix: run this again"
 }
 
+# inode PATH: the number of the file that it leads to; empty: to none.
+inode() {
+    # shellcheck disable=SC2012 # find does not follow a link to a file that is gone
+    ls -diL "$1" 2>/dev/null | sed 's/^ *//; s/ .*//'
+}
+
 # lock: for this run alone. What is locked is no file, which somebody could delete as a leftover, and is opened by nobody
 # else: whoever can open it could hold the lock.
 lock() {
     writable "$prefix" || die 17 "$folder cannot be written to (a read-only file system, or no folder?)"
     mkdir -p "$prefix"
     [ -d "$prefix/.lock" ] || rm -f "$prefix/.lock"
-    mkdir -p -m 700 "$prefix/.lock"
+    mkdir -m 700 "$prefix/.lock" 2>/dev/null || [ -d "$prefix/.lock" ] || die 17 "$prefix/.lock cannot be made"
     exec 9<"$prefix/.lock"
     flock -n 9 || die 40 "another run of install.sh is at work in $prefix"
-    if [ -e /proc/self/fd/9 ] && ! [ "$prefix/.lock" -ef /proc/self/fd/9 ]; then
+    if [ -e /proc/self/fd/9 ] && [ "$(inode "$prefix/.lock")" != "$(inode /proc/self/fd/9)" ]; then
         die 40 "another run of install.sh has just ended in $prefix: run this again"
     fi
 }

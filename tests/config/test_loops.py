@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +21,6 @@ FILE = 'name = "in"\ntype = "file"\n'
 MQTT = 'name = "in"\ntype = "mqtt"\n'
 UPLINK = '[agent]\nid = "a1"\nfleet = "f1"\n[uplink]\ntype = "mqtt"\n[broker]\nurl = "mqtts://localhost"\n'
 HOST = socket.gethostname()
-
-
-KNOWN = {"ip6-localhost": "::1", "broker": "198.51.100.7", "alias": "198.51.100.7"}
-"""Names that the system's resolver knows here, besides addresses and this host's name."""
-
-
-@pytest.fixture(autouse=True)
-def names(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], None]], None]:
-    """The system's resolver with a table of its own; what is given back is called with each other name."""
-    asked = socket.getaddrinfo
-    others: list[Callable[[str], None]] = []
-
-    def resolver(host: str, port: None, flags: int = 0, **more: Any) -> Any:
-        if not flags & socket.AI_NUMERICHOST and host not in (*KNOWN, HOST.lower()):
-            for other in others:
-                other(host)
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return asked(KNOWN.get(host, host) if not flags else host, port, flags=flags, **more)
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolver)
-    return others.append
 
 
 def refused(text: str) -> list[str]:
@@ -170,32 +147,22 @@ def test_each_name_of_this_host(host: str) -> None:
     assert len(refused(f'{UPLINK}[[input]]\n{MQTT}topics = ["#"]\n{at}')) == 1
 
 
-def test_two_names_of_a_broker() -> None:
-    """What the resolver knows by one address is one broker."""
-    kafka = f'{KAFKA}brokers = ["alias:9092"]\ntopics = ["alerts"]'
-    assert len(of(topic('"Broker.:9092"', "alerts"), kafka)) == 1
-    assert of(topic('"broker:9093"', "alerts"), kafka) == []
-    assert of(topic('"other:9092"', "alerts"), kafka) == []
+def test_no_name_server_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether an agent starts hangs on no answer of one: another name is another host."""
+    asked, resolver = list[str](), socket.getaddrinfo
 
+    def noted(host: str, port: None, flags: int = 0) -> Any:
+        if not flags & socket.AI_NUMERICHOST and host != HOST.lower():
+            asked.append(host)
+        return resolver(host, port, flags=flags)
 
-def test_a_resolver_that_does_not_answer(
-    names: Callable[[Callable[[str], None]], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It holds nobody up: each name is asked for once, all within one bound, and none is a mistake."""
-    asked, over = list[str](), threading.Event()
-
-    def hangs(host: str) -> None:
-        asked.append(host)
-        over.wait()
-
-    names(hangs)
-    monkeypatch.setattr(loops, "LOOKUP_SECONDS", 0.1)
-    try:
-        sinks = "".join(f'[[sink]]\nname = "out{i}"\n{syslog(f"siem{i % 2}.example:514")}\n' for i in range(9))
-        assert refused(f'[[input]]\n{SYSLOG}udp = ":514"\n{sinks}') == []
-        assert asked == ["siem0.example"]
-    finally:
-        over.set()
+    monkeypatch.setattr(socket, "getaddrinfo", noted)
+    kafka = f'{KAFKA}brokers = ["broker.example:9092"]\ntopics = ["alerts"]'
+    assert len(of(topic('"Broker.example.:9092"', "alerts"), kafka)) == 1
+    assert of(topic('"broker.example:9093"', "alerts"), kafka) == []
+    assert of(topic('"other.example:9092"', "alerts"), kafka) == []
+    assert of(syslog("siem.example:514"), f'{SYSLOG}udp = ":514"') == []
+    assert asked == []
 
 
 def test_a_link_to_the_folder(tmp_path: Path) -> None:

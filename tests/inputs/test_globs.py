@@ -60,7 +60,7 @@ def paths(pattern: str) -> dict[str, int]:
 
 
 def test_links_to_folders(tmp_path: Path) -> None:
-    """``**`` goes through none: two that lead back have 2 to the power of 40 paths, and one to / has all."""
+    """``**`` goes through none that lead back: two have 2 to the power of 40 paths."""
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "a.log").touch()
     for name in ("here", "again", "x/up"):
@@ -69,6 +69,23 @@ def test_links_to_folders(tmp_path: Path) -> None:
     assert f"{tmp_path}/here/a.log" not in paths(f"{tmp_path}/*/**/a.log")
     (tmp_path / "y").symlink_to("x")
     assert f"{tmp_path}/y/a.log" in paths(f"{tmp_path}/*/**/a.log")
+
+
+def test_links_to_folders_elsewhere(tmp_path: Path) -> None:
+    """``**`` goes through those of the agent's user, and of root, once to each folder; not through others' links."""
+    log, data = tmp_path / "log", tmp_path / "data"
+    for folder in (log, data / "sub"):
+        folder.mkdir(parents=True)
+    (data / "sub" / "a.log").touch()
+    (data / "back").symlink_to(data)
+    for name in ("app", "app2"):
+        (log / name).symlink_to(data)
+    assert len(paths(f"{log}/**/*.log")) == 1
+    (log / "app2").unlink()
+    assert [*paths(f"{log}/**/*.log")] == [f"{log}/app/sub/a.log"]
+    if os.geteuid() == 0:
+        os.lchown(log / "app", NOBODY, NOBODY)
+        assert not paths(f"{log}/**/*.log")
 
 
 def entered(folder: int, name: str) -> int:

@@ -73,7 +73,8 @@ def test_a_copy_is_made_once(tmp_path: Path, path: Path) -> None:
 
 
 def test_bytes_of_two_versions(tmp_path: Path, path: Path, new: bytes) -> None:
-    """A file that was changed where its header does not tell is not taken, with a copy before it and without."""
+    """A file that was changed where its header does not tell is not taken, with a copy before it and without, where an
+    empty one stands before it."""
     old = path.read_bytes()
     take([path], tmp_path / "copies")
     mixed = bytearray(new)
@@ -81,8 +82,8 @@ def test_bytes_of_two_versions(tmp_path: Path, path: Path, new: bytes) -> None:
     path.write_bytes(mixed)
     assert "is damaged: copy it again" in take([path], tmp_path / "copies")[path]
     assert (tmp_path / "copies" / path.name).read_bytes() == old
-    assert take([path], tmp_path / "others") == {}
-    assert os.listdir(tmp_path / "others") == []
+    assert take([path], tmp_path / "others").keys() == {path}
+    assert (tmp_path / "others" / path.name).read_bytes() == b""
 
 
 def test_what_is_no_file(tmp_path: Path, path: Path) -> None:
@@ -108,9 +109,11 @@ def test_two_of_a_name(tmp_path: Path, path: Path) -> None:
 
 
 def test_a_disk_without_room(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How much is needed is said, and nothing is left there."""
+    """How much is needed is said, and nothing is left there but an empty one."""
     monkeypatch.setattr("vedette.lookup.installed.RESERVE", 1 << 60)
     with pytest.raises(DiskShort, match="lookup users needs"):
         take([path], tmp_path / "copies")
+    assert [(copy.name, copy.stat().st_size) for copy in (tmp_path / "copies").iterdir()] == [(path.name, 0)]
     monkeypatch.setattr("vedette.lookup.installed.RESERVE", RESERVE)
-    assert os.listdir(tmp_path / "copies") == []
+    assert take([path], tmp_path / "copies") == {}
+    assert (tmp_path / "copies" / path.name).read_bytes() == path.read_bytes()

@@ -200,11 +200,11 @@ def test_what_stays(plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_what_fails_does_not_leave(plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An alert at which redaction itself raises leaves without all that came of its event, flagged and counted; so
     does a text at which a pattern takes too long."""
-    slow = (RedactSettings(expressions=(r"(?:a|aa)+$",)),)
+    slow = (RedactSettings(expressions=(r"(?:z|zz)+$",)),)
     alerts, sent, life = lived(
-        tmp_path / "slow", plan, [json.dumps({"user": "bob", "note": "a" * 60 + "b"})], redact=slow
+        tmp_path / "slow", plan, [json.dumps({"user": "bob", "note": "z" * 60 + "b"})], redact=slow
     )
-    assert all(b"aaab" not in data for data in sent)
+    assert all(b"zzzb" not in data for data in sent)  # letters that no id has
     assert {"redacted", "redaction_failed"} <= set(alerts[0].flags)
     assert life.counters.totals["redactions_failed"] > 0
 

@@ -231,6 +231,43 @@ def test_a_lookup_that_is_written_over_in_place(tmp_path: Path) -> None:
     assert in_use(run(rules_of.reload())) == third.version
 
 
+@pytest.mark.parametrize("fault", ["no room", "damaged", "being written"])
+def test_a_lookup_that_cannot_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """At a start without a copy of it the rules that ask it do not run and the others do, also where the file is whole
+    by the time the rules are compiled; the reason is said, and once it can be copied they run."""
+    path, rules = tmp_path / "own" / "users.vlookup", tmp_path / "rules"
+    path.parent.mkdir()
+    rule(rules, "alpha")
+    (rules / "asking.yml").write_text(ASKING)
+    whole = lookup_of(path, "user", "user:nocase", [(f"it{number}",) for number in range(3000)]).data
+    config = Config(
+        agent=AgentSettings(data_dir=tmp_path / "data"), rules=RuleSettings((rules,), lookups=(path.parent,))
+    )
+    rules_of = FolderRules(config, bytes, config.rulesets[0])
+    compiler = vedette.runtime.rulesets.rules.compiler
+
+    async def whole_by_then(module: str, *arguments: str, sample: bytes) -> child.Ended:
+        path.write_bytes(whole)
+        return await compiler(module, *arguments, sample=sample)
+
+    with monkeypatch.context() as patch:
+        if fault == "no room":
+            patch.setattr("vedette.lookup.installed.RESERVE", 1 << 60)
+        elif fault == "damaged":
+            path.write_bytes(whole[:-100] + bytes(100))
+        else:
+            path.write_bytes(whole[:-100])
+            patch.setattr("vedette.runtime.rulesets.rules.compiler", whole_by_then)
+        loaded = run(rules_of.start())
+    assert [found.title for found in loaded.engine.plan.rules] == ["Marker alpha"]
+    assert "users" in (rules_of.error or "")
+    path.write_bytes(whole)
+    assert rules_of.changed()
+    reloaded = run(rules_of.reload())
+    assert reloaded is not None
+    assert (len(reloaded.engine.plan.rules), rules_of.error) == (2, None)
+
+
 def test_a_damaged_cache_is_built_anew(tmp_path: Path, folder: Path) -> None:
     """What lies damaged in the cache is not run and not in the way."""
     run(of_folder(tmp_path).start())

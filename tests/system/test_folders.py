@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.readers import reader_of
+from tests.readers import NOBODY, reader_of
 from vedette.system.folders import FORMER, locked, locked_within
 
 SECOND = (
@@ -51,6 +51,15 @@ def test_a_folder_that_others_read(tmp_path: Path) -> None:
     with pytest.raises(BlockingIOError, match="the first works here"):
         locked_within(folder, ".lock", "the first works here")
     os.close(descriptor)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to another user")
+def test_a_lock_that_root_took_first(tmp_path: Path) -> None:
+    """The folder's owner can lock it afterwards."""
+    os.chown(tmp_path, NOBODY, NOBODY)
+    os.close(locked_within(tmp_path, ".lock", "no"))
+    status = (tmp_path / ".lock").stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (NOBODY, NOBODY, 0o700)
 
 
 @pytest.mark.parametrize("made_again", [True, False])

@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from vedette.model.times import MAX_SKEW, lasts
+from vedette.model.times import lasts
 from vedette.system.wallclock import utc_now
 from vedette_console.security.principal import ACTS, Grant, Role
 from vedette_console.settings import Sessions as Times
@@ -64,9 +64,8 @@ class Sessions:
         """Log a user in; gives the cookie. Sessions that are over are removed."""
         cookie, now = new_secret(), utc_now()
         self._database.run(
-            "DELETE FROM sessions WHERE seen NOT BETWEEN ? AND ? OR created < ?",
-            now - self._idle, now + MAX_SKEW, now - self._absolute,
-        )  # fmt: skip
+            "DELETE FROM sessions WHERE seen < ? OR created < ?", now - self._idle, now - self._absolute
+        )  # those of a clock that is ahead stay: it may be this one that is behind
         self._database.run(
             "INSERT INTO sessions (hash, name, created, seen, address, browser) VALUES (?, ?, ?, ?, ?, ?)",
             digest(cookie), name, now, now, address, browser[:200],
@@ -106,7 +105,7 @@ class Sessions:
     def offer(self, name: str, *, first: bool = False) -> str:
         """A one-time link's secret. ``first``: it is for the first admin, who is made when it is used."""
         token, now = new_secret(), utc_now()
-        self._database.run("DELETE FROM once WHERE until NOT BETWEEN ? AND ?", now, now + self._once + MAX_SKEW)
+        self._database.run("DELETE FROM once WHERE until < ?", now)
         self._database.run(
             "INSERT INTO once (hash, name, first, until) VALUES (?, ?, ?, ?)",
             digest(token), name, int(first), now + self._once,

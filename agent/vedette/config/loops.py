@@ -2,19 +2,17 @@
 Such an alert is an event, which makes an alert, without end.
 
 Seen is what the configuration says: addresses of this host, topics of the same broker, the file of a sink. What comes
-back by another program (rsyslog, a proxy, ``logger`` in a command) is not. Names are compared by what this host's
-resolver knows of them, within LOOKUP_SECONDS; it may know others where the configuration is only checked.
+back by another program (rsyslog, a proxy, ``logger`` in a command) is not. Names but those of LOCAL and the host's own
+are not looked up.
 """
 
 from __future__ import annotations
 
 import re
 import socket
-import time
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import product
-from threading import Thread
 from urllib.parse import urlsplit
 
 from vedette.config.settings import Config
@@ -26,10 +24,11 @@ from vedette.system.within import resolved
 Address = IPv4Address | IPv6Address
 
 LOOPBACK = frozenset(map(ip_address, ("127.0.0.1", "::1")))
+LOCAL = frozenset(("localhost", "ip6-localhost", "ip6-loopback"))
+"""Names of this host (RFC 6761, Debian's hosts), whatever the resolver knows."""
 ANY = frozenset(map(ip_address, ("0.0.0.0", "::")))
 NOBODYS = {4: "192.0.2.1", 6: "2001:db8::1"}
 """Addresses that no host has (RFC 5737, RFC 3849)."""
-LOOKUP_SECONDS = 2.0
 PORTS = {"http": "80", "https": "443", "mqtt": "1883", "mqtts": "8883"}
 """Of URLs that name none."""
 ALERTS = "vedette/v1/{}/{}/alerts"
@@ -38,10 +37,9 @@ ALERTS = "vedette/v1/{}/{}/alerts"
 
 def mistakes(config: Config) -> Iterator[str]:
     """Yield a line for each sink and input, or MQTT input, of which alerts come back."""
-    hosts = _Hosts()
     for i, sink in enumerate(config.sink):
         for item in config.input:
-            if key := _comes_back(sink, item, hosts):
+            if key := _comes_back(sink, item):
                 yield (
                     f"sink[{i}].{key}: {sink.to} is where input {item.name} takes in: each alert would be an event"
                     " again, without end; send alerts elsewhere, or have the input leave that out"
@@ -52,28 +50,28 @@ def mistakes(config: Config) -> Iterator[str]:
         for i, item in enumerate(config.input):
             if isinstance(item, MqttInput):
                 for wanted in item.topics:
-                    if _covers(wanted, topic) and hosts.same(_of_url(item.broker.url), broker):
+                    if _covers(wanted, topic) and _same(_of_url(item.broker.url), broker):
                         yield (
                             f"input[{i}].topics: {wanted!r} takes in {topic}, where the uplink sends alerts: each would"
                             " be an event again, without end; name topics without it"
                         )
 
 
-def _comes_back(sink: SinkSettings, item: InputSettings, hosts: _Hosts) -> str:
+def _comes_back(sink: SinkSettings, item: InputSettings) -> str:
     """Return the key of ``sink`` by which it sends to where ``item`` takes in; empty: it does not."""
     from vedette.sinks.settings import FileSink, HttpSink, KafkaSink, SyslogSink
 
     match sink, item:
         case SyslogSink(), SyslogInput():
             listens = {"udp": item.udp, "tcp": item.tcp, "tls": item.tls.address if item.tls else ""}[sink.transport]
-            return "address" if hosts.reach(*split_address(sink.address), listens) else ""
+            return "address" if _reaches(*split_address(sink.address), listens) else ""
         case HttpSink(), HttpInput() if sink.url and not sink.proxy:
             url = urlsplit(sink.url)
             listens = item.tcp if url.scheme == "http" else item.tls.address if item.tls else ""
-            return "url" if hosts.reach(url.hostname or "", url.port or int(PORTS[url.scheme]), listens) else ""
+            return "url" if _reaches(url.hostname or "", url.port or int(PORTS[url.scheme]), listens) else ""
         case KafkaSink(), KafkaInput() if any(_names(wanted, sink.topic) for wanted in item.topics):
             pairs = product(map(_broker, sink.brokers), map(_broker, item.brokers))
-            return "topic" if any(hosts.same(*pair) for pair in pairs) else ""
+            return "topic" if any(_same(*pair) for pair in pairs) else ""
         case FileSink(), FileInput() if sink.path:
             from vedette.inputs.files import belongs  # and its decompressors
 
@@ -82,58 +80,40 @@ def _comes_back(sink: SinkSettings, item: InputSettings, hosts: _Hosts) -> str:
     return ""
 
 
-class _Hosts:
-    """What names of hosts mean, by the system's resolver: it is asked once for each, and not for longer than
-    LOOKUP_SECONDS in all. A name that it does not know by then is another host's."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, frozenset[Address]] = {}
-        self._until = time.monotonic() + LOOKUP_SECONDS
-
-    def reach(self, host: str, port: int, listens: str) -> bool:
-        """Whether what is sent to ``host`` and ``port`` arrives at ``listens``, a place of this host; empty: none."""
-        if not listens or port != split_address(listens)[1]:
-            return False
-        targets, bound = self._addresses(host), self._addresses(split_address(listens)[0])
-        if targets & ANY:
-            targets |= LOOPBACK  # where the kernel sends what is sent to none
-        if bound & ANY:
-            return any(_is_own(target) for target in targets if target.version == 4 or ip_address("::") in bound)
-        return bool(targets & bound)
-
-    def same(self, broker: tuple[str, str], second: tuple[str, str]) -> bool:
-        """Whether two brokers, host and port of each, are one."""
-        (host, port), (second_host, second_port) = broker, second
-        if port != second_port:
-            return False
-        return host == second_host or bool(self._of_broker(host) & self._of_broker(second_host))
-
-    def _of_broker(self, host: str) -> frozenset[Address]:
-        addresses = self._addresses(host)
-        is_own = host == socket.gethostname().lower() or addresses & ANY or any(map(_is_own, addresses))
-        return addresses | LOOPBACK if is_own else addresses
-
-    def _addresses(self, host: str) -> frozenset[Address]:
-        name = host.lower().rstrip(".")
-        if name == "localhost" or name.endswith(".localhost"):
-            return LOOPBACK  # RFC 6761, whatever the resolver knows
-        if name not in self._by_name:
-            self._by_name[name] = _resolved(name, socket.AI_NUMERICHOST) or self._looked_up(name)
-        return self._by_name[name]
-
-    def _looked_up(self, name: str) -> frozenset[Address]:
-        if (seconds := self._until - time.monotonic()) <= 0:
-            return frozenset()
-        answers = list[frozenset[Address]]()
-        asking = Thread(target=lambda: answers.append(_resolved(name)), daemon=True)
-        asking.start()
-        asking.join(seconds)
-        return answers[0] if answers else frozenset()
+def _reaches(host: str, port: int, listens: str) -> bool:
+    """Whether what is sent to ``host`` and ``port`` arrives at ``listens``, a place of this host; empty: none."""
+    if not listens or port != split_address(listens)[1]:
+        return False
+    targets, bound = _addresses(host), _addresses(split_address(listens)[0])
+    if targets & ANY:
+        targets |= LOOPBACK  # where the kernel sends what is sent to none
+    if bound & ANY:
+        return any(_is_own(target) for target in targets if target.version == 4 or ip_address("::") in bound)
+    return bool(targets & bound)
 
 
-def _resolved(name: str, flags: int = 0) -> frozenset[Address]:
+def _same(broker: tuple[str, str], second: tuple[str, str]) -> bool:
+    """Whether two brokers, host and port of each, are one."""
+    (host, port), (second_host, second_port) = broker, second
+    return port == second_port and (host == second_host or bool(_of_broker(host) & _of_broker(second_host)))
+
+
+def _of_broker(host: str) -> frozenset[Address]:
+    addresses = _addresses(host)
+    is_own = host == socket.gethostname().lower() or addresses & ANY or any(map(_is_own, addresses))
+    return addresses | LOOPBACK if is_own else addresses
+
+
+def _addresses(host: str) -> frozenset[Address]:
+    """Return the addresses of ``host``, as far as no name server is asked for another's: that an agent starts must not
+    depend on one."""
+    name = host.lower().rstrip(".")
+    if name in LOCAL or name.endswith(".localhost"):
+        return LOOPBACK
+    flags = 0 if name == socket.gethostname().lower() else socket.AI_NUMERICHOST
     try:
-        addresses = {ip_address(str(where[0])) for *_, where in socket.getaddrinfo(name, None, flags=flags)}
+        found = socket.getaddrinfo(name, None, flags=flags)
+        addresses = {ip_address(str(where[0])) for *_, where in found}
     except (OSError, ValueError):  # unknown, or no name
         return frozenset()
     return frozenset(getattr(address, "ipv4_mapped", None) or address for address in addresses)
@@ -160,7 +140,7 @@ def _binds(address: str) -> bool:
 def _broker(place: str, scheme: str = "") -> tuple[str, str]:
     """Return host and port of a broker at ``place``; ``scheme``: of its URL."""
     host, _, port = place.rpartition(":") if re.search(r":\d+$", place) else (place, "", PORTS.get(scheme, ""))
-    return host.strip("[]").lower(), port
+    return host.strip("[]").lower().rstrip("."), port
 
 
 def _of_url(url: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from vedette.decode.escapes import View, undone
 _N = r"[\w.@-]{1,200}"
 _SIGN = "(?:[-=~]{1,2}(?=>)|={1,2}(?==)|:(?=[:=]))?[:=>]"
 """``: = >``, and others of the same meaning: ``:= == -> => ::``."""
-_CLOSE = r"""["'\\\[\]]*+(?:\d{1,4}\]++(?=\s*+=))?+"""
+_CLOSE = r"""["'`\\\[\]]*+(?:\d{1,4}\]++(?=\s*+=))?+"""
 """Quotes and brackets that end a name; a number of a form's list too."""
 _OPEN = (
     r"""(?:[ \t]*+(?:[|>][-+0-9]{0,2}[ \t]*+)?+(?:#[ \t][^\n]{0,80}+)?+\r?+\n(?:\s*+-(?=\s))*+)?+"""
@@ -146,6 +146,7 @@ class _Text:
         self.view = view
         self.text = view.text
         self._next = dict[tuple[str, bool, bool], Mapping[int, int]]()
+        self._closing = dict[tuple[str, str], tuple[list[int], list[int]]]()
 
     def pair(self, match: re.Match[str]) -> tuple[int, int]:
         """The value behind a name and its sign."""
@@ -198,19 +199,27 @@ class _Text:
     def _closed(self, quote: re.Match[str]) -> int:
         """Where what ``quote`` begins ends: at a sign that is escaped as often, and not doubled. Behind backslashes a
         single one may end or not, since JSON has it as it stands."""
-        slashes, written = len(quote[1]), self._written(*quote.span())
-        doubled = -1
-        for match in _QUOTE.finditer(self.text, quote.end()):
-            first, last = match.end() - len(quote[0]), match.end()
-            more = len(match[1]) - slashes
-            if match[2] != quote[2] or more % (2 * slashes + 2) or (more and quote[2] == "'"):
+        form = quote[0], self._written(*quote.span())
+        if form not in self._closing:
+            self._closing[form] = self._closing_of(*form)
+        places, ends = self._closing[form]
+        return ends[bisect_left(places, quote.end())]
+
+    def _closing_of(self, sign: str, written: str) -> tuple[list[int], list[int]]:
+        """The places of signs that may end what such a one begins, and where it ends from each on."""
+        slashes, places = len(sign) - 1, list[int]()
+        for match in _QUOTE.finditer(self.text):
+            first, more = match.end() - len(sign), len(match[1]) - slashes
+            if match[2] != sign[-1] or more % (2 * slashes + 2) or (more and sign[-1] == "'"):
                 continue
-            if self._written(first, last) != written or first == doubled:
-                continue
-            if not self.text.startswith(quote[0], last):
-                return first
-            doubled = last
-        return len(self.text)
+            if self._written(first, match.end()) == written:
+                places.append(first)
+        ends = [len(self.text)] * (len(places) + 2)
+        for i in range(len(places) - 1, -1, -1):
+            last = places[i] + len(sign)
+            doubled = 1 + (places[i + 1 : i + 2] == [last])
+            ends[i] = ends[i + doubled] if self.text.startswith(sign, last) else places[i]
+        return places, ends
 
     def _bare(self, match: re.Match[str]) -> int:
         """Where the next name of the same form stands, before which the same separator stands: there a bare value ends.
@@ -316,10 +325,15 @@ FORMS = (
 
 def labelled(leaves: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Of an event's leaves, by their dotted names, those that one before them names, with that name, if no
-    more than three stand between: ``{"Name": "password", "Value": {"a": 1, "b": 2}}`` gives ``password`` twice."""
+    more than three stand between: ``{"Name": "password", "Value": {"a": 1, "b": 2}}`` gives ``password`` twice; and
+    those that a label names, as CEF's ``cs1Label``."""
     label = parent = ""
     near = 0
+    leaves = [*leaves]
+    values = dict(leaves)
     for name, text in leaves:
+        if name.lower().endswith("label") and len(text) <= MAX_KEPT and (value := values.get(name[:-5])) is not None:
+            yield text, value
         near -= 1
         if near < 0 or not name.startswith(parent):
             label = ""

@@ -144,6 +144,7 @@ class Redaction:
             if self._globs and len(parts) > DEPTH:
                 return self._globs[0][0]
             tried = [*(".".join(parts[: i + 1]) for i in range(len(parts))), *(parts if alias == name else ())]
+            tried += [each.replace("@", "") for each in tried if "@" in each]  # SQL's parameters, attributes
             for action, glob in self._globs:
                 if any(fnmatchcase(each, glob) for each in tried):
                     return action

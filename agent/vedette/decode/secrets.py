@@ -102,6 +102,9 @@ _DIRECTORY = r"[\"']?\s{0,4}[=:]\s{0,4}[\"']?/"
 _GIVEN = rf"(?:{_WORDS}|(?<![A-Za-z])pwd(?!{_DIRECTORY}))"
 """``pwd`` is a directory as often."""
 
+_BARE = r"(?:[^\s\"'&,;<>]|(?<=\\)[ ]|[\"'<](?=\w)|[&,;](?=[^\s&,;])(?![\w.@-]{1,40}[\"'`]?\s?[=:]))"
+"""A sign of a value without quotes: in doubt it goes on, but not over the next name."""
+
 PATTERNS: Mapping[str, Pattern] = {
     "card": Pattern(
         "card numbers of 13 to 19 digits, also in groups, whose check digit is right",
@@ -137,9 +140,11 @@ PATTERNS: Mapping[str, Pattern] = {
     ),
     "password": Pattern(
         "what follows password=, secret:, token= and their like, passwords in URLs, and fields of such names",
-        rf"(?i)(?:{_GIVEN}[\"']?\s{{0,4}}(?:=>|[=:])\s{{0,4}}|--{_GIVEN}[ ])"
-        r"(?:\"(?P<secret>(?:[^\"\\]|\\.)+)|'(?P<secret>(?:[^'\\]|\\.)+)|(?P<secret>[^\s\"'&,;<>]+))"
-        r"|(?<=://)[^/\s:@]*:(?P<secret>[^/\s@]+)(?=@)",
+        rf"(?i)(?:{_GIVEN}[\"'`]?\s{{0,4}}(?:=>|[=:])\s{{0,4}}"
+        rf"|(?<![\w-])--?(?:[a-z]{{1,20}}[_-]){{0,4}}{_GIVEN}[ \t]{{1,4}})"
+        rf"(?:\"(?P<secret>(?:[^\"\\]|\\.)+(?:\"(?=\w){_BARE}+)?)|'(?P<secret>(?:[^'\\]|\\.)+(?:'(?=\w){_BARE}+)?)"
+        rf"|(?P<secret>{_BARE}+))"
+        r"|(?<=://)[^/\s:\"<>]*:(?P<secret>(?:[^/\s\"<>]|\"(?=\w))+)(?=@)",
         ("pass", "pwd", "secret", "credential", "key", "token", "://"),
         named=re.compile(rf"(?i).*(?:{_WORDS})"),
     ),

@@ -3,8 +3,7 @@
 ========= ==============================================================================================
 works     what is sent to it, or written for it, comes in; a quiet input works; its reason says how far it is behind
 waiting   nothing is wrong, and nothing can come in yet: no file is there, or it is being opened
-failing   what it is to take does not come in: something is missing, taken, closed to it, or not reached, or has waited
-          for BEHIND_SECONDS
+failing   what it is to take does not come in: missing, taken, closed to it, not reached, or waiting for too long
 ========= ==============================================================================================
 
 Each transport says so of itself (``Running.condition``); its settings say what shows before it is opened

@@ -1,8 +1,8 @@
 """Which paths a glob leads to, and whose each of them is. Looks at names and links, opens no file.
 
-As Python's ``glob`` finds them, with two differences. ``**`` goes through no link to a folder: two links that lead back
-would have more paths than can be listed. And whatever lies there, it comes to an end: folders may be as deep as the
-kernel lets a path lead.
+As Python's ``glob`` finds them, with two differences. ``**`` goes through links to folders only where root or the
+agent's user has put them there, once to each folder: two links that lead back would have more paths than can be listed.
+And whatever lies there, it comes to an end: folders may be as deep as the kernel lets a path lead.
 """
 
 from __future__ import annotations
@@ -41,22 +41,40 @@ def matches(pattern: str) -> list[Match]:
 
 
 def _below(folders: dict[str, int], begin: str) -> dict[str, int]:
-    """These folders and all below them, none of them behind a link but ``begin``."""
+    """These folders and all below them, behind ``begin`` whatever it is, behind other links if they are trusted."""
     reached: dict[str, int] = {}
+    through = set[tuple[int, int]]()
+    _trusted(begin or ".", through)
     left = list(folders.items())
     while left:
         folder, user = left.pop()
         if folder in reached:
             continue
         reached[folder] = user
-        if folder in folders and folder != begin and os.path.islink(folder):
+        if folder in folders and folder != begin and os.path.islink(folder) and not _trusted(folder, through):
             continue
         with suppress(OSError, ValueError), os.scandir(folder or ".") as entries:
             for entry in entries:
-                if _fits(entry.name, "**") and entry.is_dir(follow_symlinks=False):
-                    path = os.path.join(folder, entry.name)
+                if not _fits(entry.name, "**"):
+                    continue
+                path = os.path.join(folder, entry.name)
+                if entry.is_dir(follow_symlinks=False) or (entry.is_dir() and _trusted(path, through)):
                     left.append((path, user or entry.stat(follow_symlinks=False).st_uid))
     return reached
+
+
+def _trusted(link: str, through: set[tuple[int, int]]) -> bool:
+    """Whether nobody but root or the agent's user can have put it there, and its folder is none of ``through``, where
+    it is from now on."""
+    try:
+        if os.lstat(link).st_uid not in (0, os.geteuid()):
+            return False
+        status = os.stat(link)
+    except (OSError, ValueError):
+        return False
+    before = len(through)
+    through.add((status.st_dev, status.st_ino))
+    return len(through) > before
 
 
 def _named(folders: dict[str, int], part: str) -> Iterator[Match]:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from vedette.lookup.installed import check_room
+from vedette.lookup.installed import DiskShort, check_room
 from vedette.lookup.layout import Header, LookupRefused, parse
 from vedette.lookup.table import Lookup
 from vedette.system.durable import sync_path
@@ -42,11 +42,22 @@ def read_header(path: Path) -> tuple[Header, str]:
         return header, version
 
 
+def shape(path: Path) -> str:
+    """What a rule that asks the lookup in a file depends on when it is compiled: columns and keys, not rows; or why it
+    is none. Raises OSError."""
+    try:
+        header, _ = read_header(path)
+        return repr((header.columns, header.indexes, header.valid))
+    except LookupRefused as error:
+        return str(error)
+
+
 def take(files: Iterable[Path], folder: Path) -> dict[Path, str]:
     """Copy into ``folder`` what is new of these lookups, each under its name; copies of others are deleted.
 
-    A file that cannot be used is not copied. Returns by file why, where an earlier copy stays in use. Raises OSError
-    when ``folder`` cannot take a copy.
+    A file that cannot be used is not copied. Returns by file why: an earlier copy stays in use, else an empty one,
+    which is none to ask, stands before the file. Raises OSError when ``folder`` cannot take a copy: after all others
+    are made where that is DiskShort.
     """
     named: dict[str, list[Path]] = {}
     for file in files:
@@ -56,9 +67,19 @@ def take(files: Iterable[Path], folder: Path) -> dict[Path, str]:
         if len(named.get(old.name, ())) != 1:  # of two of a name the rule compiler takes none
             old.unlink()
     refused: dict[Path, str] = {}
+    short: DiskShort | None = None
     for name, (file, *others) in named.items():
-        if not others and (reason := _make(file, folder / name)) and (folder / name).exists():
+        if others:
+            continue
+        try:
+            reason = _make(file, folder / name)
+        except DiskShort as error:
+            short, reason = error, str(error)
+        if reason:
             refused[file] = reason
+            (folder / name).touch()
+    if short is not None:
+        raise short
     return refused
 
 

@@ -48,14 +48,12 @@ def copied(paths: Iterable[Path], folder: Path) -> dict[Path, str]:
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:
-    paths, files = [*paths], list[Path]()
+    paths = [*paths]
     separate = by_itself(paths)
-    for path in paths:
-        if path.is_dir():
-            files += (file for file in sorted(path.glob(f"*{SUFFIX}")) if file.name not in separate)
-        else:
-            files.append(path)
-    return [file for file in files if file.suffix == SUFFIX and not file.name.startswith(".")]
+    folders = {path: sorted(path.glob(f"*{SUFFIX}")) for path in paths if path.is_dir()}
+    pairs = ((path, file) for path in paths for file in folders.get(path, [path]))
+    listed = (file for path, file in pairs if file == path or file.name not in separate)
+    return [file for file in listed if file.suffix == SUFFIX and not file.name.startswith(".")]
 
 
 def delivered(folder: Path) -> list[dict[str, Lookup]]:
@@ -93,11 +91,6 @@ def bundled(bundle: Bundle) -> Artifact:
     return Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan, own)
 
 
-def whole(plan: Plan) -> Artifact:
-    """``plan`` compiled, with all lookups that its rules ask, to be evaluated where no file of them is."""
-    return Artifact.of(plan)._replace(lookups={name: plan.lookups[name].data for name, _ in plan.asked})
-
-
 def carried(parts: Mapping[str, bytes]) -> dict[str, Lookup]:
     """Of a verified bundle's parts. Raises LookupRefused."""
     from vedette.lookup.layout import LookupRefused
@@ -131,16 +124,3 @@ def chosen(plan: Plan, *groups: Mapping[str, Lookup]) -> dict[str, Lookup]:
         listed = sorted((g[name] for g in groups if name in g), key=lambda lookup: lookup.header.created, reverse=True)
         lookups[name] = next((lookup for lookup in listed if not plan.lacks({name: lookup}, (name,))), listed[0])
     return lookups
-
-
-def shape(path: Path) -> str:
-    """What a rule that asks the lookup in a file depends on when it is compiled: columns and keys, not rows; or why it
-    is none. Raises OSError."""
-    from vedette.lookup.copies import read_header
-    from vedette.lookup.layout import LookupRefused
-
-    try:
-        header, _ = read_header(path)
-        return repr((header.columns, header.indexes, header.valid))
-    except LookupRefused as error:
-        return str(error)

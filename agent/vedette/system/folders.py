@@ -16,8 +16,7 @@ from pathlib import Path
 
 from vedette.system.descriptors import SPENT
 
-FORMER = ("lock", "owner", "console.lock")
-"""Files that the release before locks instead of the folder."""
+FORMER = ("lock", "owner", "console.lock")  # files that the release before locks instead of the folder
 
 
 def listed(folder: Path, suffixes: Collection[str]) -> list[Path]:
@@ -66,9 +65,16 @@ def locked(folder: Path, reason: str, *, wait: bool = False) -> int:
 
 def locked_within(folder: Path, name: str, reason: str, *, wait: bool = False) -> int:
     """Lock a folder that others may read, by ``name``: as ``locked`` does a folder of that name in it, made when
-    missing."""
+    missing. Made by root it is given to the owner of ``folder``, who could not lock it else."""
     place = folder / name
-    place.mkdir(0o700, exist_ok=True)
+    with suppress(FileExistsError, PermissionError):  # what lacks, ``locked`` says
+        place.mkdir(0o700)
+        if os.geteuid() == 0:
+            owner, lock = folder.stat(), os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.fchown(lock, owner.st_uid, owner.st_gid)
+            finally:
+                os.close(lock)
     return locked(place, reason, wait=wait)
 
 

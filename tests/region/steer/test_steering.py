@@ -286,6 +286,16 @@ def test_a_clock_that_was_ahead(silent: bool, restarted: bool) -> None:
     assert [reason.partition(":")[0] for reason in world.notes["c1"].reasons] == ["silence"] * silent
 
 
+def test_a_clock_that_is_set_to_and_fro() -> None:
+    """By less than two clocks may be apart: no ring begins again for it, however often."""
+    world = World(bundle(), SOME)
+    world.start()
+    for minute in range(150):
+        world.minutes(1)
+        world.now += (-1) ** minute * 120_000_000
+    assert world.state == "done"
+
+
 @pytest.mark.parametrize("bad", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_killed_and_away_at_random(seed: int, *, bad: bool) -> None:

@@ -25,6 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vedette.fleet.documents import MAX_EXTRA, Change, Progress, Ring, State, place
+from vedette.model.times import MAX_SKEW
 from vedette.region.steer.agents import SECOND, Agent, Agents
 from vedette.region.steer.gates import Finding, verdict
 
@@ -180,7 +181,7 @@ def decide(
     if progress.state not in UNDER_WAY:
         return None
     # The controller was killed in between, or its clock, which was ahead, is set right: the ring begins now.
-    if note.ring != progress.ring or max(note.since, note.soak) > now:
+    if note.ring != progress.ring or max(note.since, note.soak) > now + MAX_SKEW:
         return Move(None, replace(note, ring=progress.ring, since=now, soak=0))
     stands = standing(step, rings, progress, note, agents, now)
     if failed := verdict(limits, stands.findings, stands.given, stands.others, stands.outside):

@@ -32,12 +32,10 @@ SHARE = 0.01
 
 
 class Lag:
-    """How long the oldest event that is not evaluated has been waiting, by the monotonic clock: whether the host's
-    clock was wrong when it came, or is set meanwhile, it waits no shorter and no longer.
+    """How long the oldest event that is not evaluated has been waiting, by a clock that nobody sets.
 
     Marks say from which raw offset on events wait since when. They are as far apart as STEP, or as SHARE of how long
-    the oldest has waited: an age is too great by no more than that, and a thousand marks are enough for days. Belongs
-    to the event loop."""
+    the oldest has waited: an age is too great by no more, and a thousand are enough for days. Of the event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

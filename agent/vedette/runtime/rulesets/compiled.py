@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vedette.lookup.names import SUFFIX, by_itself
-from vedette.lookup.sets import shape
 from vedette.plan.database import LIBRARY
 from vedette.system.descriptors import SPENT
 from vedette.system.folders import listed, read_regular
@@ -44,13 +43,19 @@ class Sources(NamedTuple):
         digest = hashlib.sha256(f"{__version__} {LIBRARY} {roles}{more or ''}\0".encode("utf-8", "surrogateescape"))
         for path in self.files():
             try:
-                content = shape(path).encode() if path.suffix == SUFFIX else read_regular(path)
+                content = _shape(path) if path.suffix == SUFFIX else read_regular(path)
             except OSError as error:
                 if error.errno in SPENT:
                     raise
                 content = f"cannot be read: {error.errno}".encode()  # the build refuses this file alone
             digest.update(str(path).encode("utf-8", "surrogateescape") + b"\0" + hashlib.sha256(content).digest())
         return digest.hexdigest()[:32]
+
+
+def _shape(path: Path) -> bytes:
+    from vedette.lookup.copies import shape
+
+    return shape(path).encode()
 
 
 def compiler() -> str:

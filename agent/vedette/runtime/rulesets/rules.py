@@ -305,7 +305,7 @@ class FolderRules(Rules):
 
     async def _start(self) -> Loaded:
         try:
-            return await self._build()
+            return await self._build(first=True)
         except (ValueError, OSError) as error:
             self._refuse(str(error))
             last = await asyncio.to_thread(self._last)
@@ -375,9 +375,15 @@ class FolderRules(Rules):
     def _built(self) -> list[Path]:
         return list(self._cache.glob("rules-*.vplan"))
 
-    async def _build(self, *, again: bool = False) -> Loaded:
-        seen = await asyncio.to_thread(self._signature)
-        refused = await asyncio.to_thread(copied, self._own.lookups, self._copies)
+    async def _build(self, *, again: bool = False, first: bool = False) -> Loaded:
+        """``first``: nothing runs yet: a lookup for whose copy there is no room keeps no other rules from running."""
+        seen: _Signature | None = await asyncio.to_thread(self._signature)
+        try:
+            refused = await asyncio.to_thread(copied, self._own.lookups, self._copies)
+        except OSError as error:
+            if not first:
+                raise
+            seen, refused = None, {self._copies: str(error)}
         try:
             digest = await asyncio.to_thread(self._sources.digest, *(["functions"] if self._functions.allow else []))
         except OSError as error:
@@ -410,8 +416,8 @@ class FolderRules(Rules):
             old.unlink()
         for file, reason in refused.items():
             if reason not in (self.error or ""):
-                log.error(Log.LOOKUP_REFUSED, path=str(file), reason=reason, action="the version in use stays")
-        self.error = "; ".join(f"{file}: {reason}; the one before stays" for file, reason in refused.items()) or None
+                log.error(Log.LOOKUP_REFUSED, path=str(file), reason=reason, action="a version before stays in use")
+        self.error = "; ".join(f"{file}: {reason}; a version before stays" for file, reason in refused.items()) or None
         for refusal in engine.plan.refused:
             log.warning(Log.RULE_UNSUPPORTED, file=f"{refusal.path}:{refusal.line}", reason=refusal.reason)
         return Loaded(engine, ", ".join(map(str, self._sources.paths)), None)
