@@ -112,8 +112,8 @@ def _addresses(host: str) -> frozenset[Address]:
         return LOOPBACK
     flags = 0 if name == socket.gethostname().lower() else socket.AI_NUMERICHOST
     try:
-        found = socket.getaddrinfo(name, None, flags=flags)
-        addresses = {ip_address(str(where[0])) for *_, where in found}
+        answers = socket.getaddrinfo(name, None, flags=flags)
+        addresses = {ip_address(str(where[0])) for *_, where in answers}
     except (OSError, ValueError):  # unknown, or no name
         return frozenset()
     return frozenset(getattr(address, "ipv4_mapped", None) or address for address in addresses)
