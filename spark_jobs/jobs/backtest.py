@@ -49,7 +49,8 @@ def built(rules: Sequence[Path], keys: Sequence[str], pipelines: Sequence[Path],
     from vedette import __version__, compile_rules
     from vedette.bundle.install import read_bundle
     from vedette.bundle.trust import verify
-    from vedette.lookup.sets import bundled, whole
+    from vedette.engine.artifact import Artifact
+    from vedette.lookup.sets import bundled
 
     if rules[0].suffix == ".vbundle":
         bundle = verify(read_bundle(rules[0]), keys, __version__)
@@ -60,7 +61,8 @@ def built(rules: Sequence[Path], keys: Sequence[str], pipelines: Sequence[Path],
             for refusal in plan.refused:
                 log.warning("not run: %s", refusal)
             raise ValueError("no rule runs")
-        artifact = whole(plan)
+        lookups_asked = {name: plan.lookups[name].data for name, _ in plan.asked}  # no file of them is where it runs
+        artifact = Artifact.of(plan)._replace(lookups=lookups_asked)
     plan = artifact.read_plan()
     calling = (f"{statement.title}: it calls functions in Python" for statement in plan.statements if statement.modules)
     later = bool(plan.correlations or plan.statements)
