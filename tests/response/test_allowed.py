@@ -35,11 +35,14 @@ def test_of_a_real_host() -> None:
 
 
 def test_name_servers_and_sessions(tmp_path: Path) -> None:
-    """resolv.conf, utmp and logind's sessions; dead entries, names and rubbish allow nothing."""
-    for folder in ("etc", "run/systemd/sessions"):
+    """resolv.conf, the servers behind a resolver of this host, utmp and logind's sessions; dead entries, names and
+    rubbish allow nothing."""
+    for folder in ("etc", "run/systemd/sessions", "run/systemd/resolve", "run/NetworkManager"):
         (tmp_path / folder).mkdir(parents=True)
     servers = ("# nameserver 192.0.2.1", "nameserver 192.0.2.2", "nameserver fe80::1%eth0", "nameserver x")
     (tmp_path / "etc/resolv.conf").write_text("\n".join(servers))
+    (tmp_path / "run/systemd/resolve/resolv.conf").write_text("nameserver 192.0.2.6\n")
+    (tmp_path / "run/NetworkManager/no-stub-resolv.conf").write_text("nameserver 192.0.2.7\n")
     session = tmp_path / "run/systemd/sessions"
     (session / "1").write_text("UID=0\nREMOTE=1\nREMOTE_HOST=192.0.2.3\n")
     (session / "2").write_text("REMOTE_HOST=desk.example\n")
@@ -48,7 +51,8 @@ def test_name_servers_and_sessions(tmp_path: Path) -> None:
     (tmp_path / "run/utmp").write_bytes(b"".join(_utmp(*one) for one in entries) + b"torn")
     found = {str(net): why for net, why in of_host(sessions=True, root=tmp_path) if why != "loopback"}
     assert found == {
-        "192.0.2.2/32": "name server", "fe80::1/128": "name server", "192.0.2.3/32": "logged in from there",
+        "192.0.2.2/32": "name server", "fe80::1/128": "name server", "192.0.2.6/32": "name server",
+        "192.0.2.7/32": "name server", "192.0.2.3/32": "logged in from there",
         "192.0.2.4/32": "logged in from there", "2001:db8::4/128": "logged in from there",
         "fe80::3/128": "logged in from there",
     }  # fmt: skip

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from vedette.config.read import load
-from vedette.runtime.options.response import sink_of
+from vedette.config.settings import ResponseSettings
+from vedette.runtime.options.response import Response, ResponseSink, sink_of
 
 CONFIG = """
 [agent]
@@ -75,3 +80,32 @@ def test_who_is_never_blocked(tmp_path: Path) -> None:
         "events.pagerduty.com",
         "store.example",
     )
+
+
+async def test_a_resolver_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes nothing back: what a name last meant stays, beside what others mean now."""
+    known = {"broker.example": "203.0.113.9", "siem.example": "203.0.113.10", "198.51.100.7": "198.51.100.7"}
+
+    def resolver(name: str, *_: object, **__: object) -> list[Any]:
+        if name not in known:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[name], 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    monkeypatch.setattr("vedette.runtime.options.response.RESOLVE_SECONDS", 0.0)
+    config: Any = SimpleNamespace(agent=SimpleNamespace(data_dir=tmp_path, fleet_dir=tmp_path))
+    context: Any = SimpleNamespace(config=config, clock=lambda: 1)
+    part = Response(ResponseSink("r", settings=ResponseSettings(dry_run=True), peers=tuple(known)), context, config)
+
+    async def allowed() -> set[str]:
+        rows = (await part.command("list"))["allowed"]
+        return {row["network"].partition("/")[0] for row in rows if row["reason"].endswith("of the configuration")}
+
+    assert await allowed() == {"203.0.113.9", "203.0.113.10", "198.51.100.7"}
+    del known["broker.example"]
+    known["siem.example"] = "203.0.113.11"
+    for _ in range(2):
+        assert await allowed() == {"203.0.113.9", "203.0.113.11", "198.51.100.7"}
+    known.clear()
+    assert await allowed() == {"203.0.113.9", "203.0.113.11", "198.51.100.7"}
+    await part.close()

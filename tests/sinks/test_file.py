@@ -13,6 +13,7 @@ from tests.delivery.kit import block, unblock
 from tests.sinks.kit import hostile, outgoing
 from vedette.sinks import opening
 from vedette.sinks.base import Receiver, Verdict
+from vedette.sinks.formats import cef, json_line
 from vedette.sinks.settings import FileSink
 from vedette.system.rotated import Rotated
 
@@ -36,15 +37,34 @@ async def test_lines(tmp_path: Path) -> None:
 
 
 async def test_a_torn_line_is_cut(tmp_path: Path) -> None:
-    """What a crash left without its end goes before the next line is written, however long it is."""
-    for torn in (b'{"torn', b"x" * 200_000):
-        file = tmp_path / "alerts"
-        file.write_bytes(b'{"seq": 1}\n' + torn)
+    """What a crash left without its end goes before the next line is written, however long it is, and whatever was
+    there before in another format."""
+    file = tmp_path / "alerts"
+    for torn in (json_line(outgoing(1).row), json_line(outgoing(1).row)[:9], b"\0" * 200_000):
+        file.write_bytes(json_line(outgoing(1).row) + b"\n" + torn)
         await opened(file).deliver([outgoing(2)])
         assert [json.loads(line)["seq"] for line in file.read_text().splitlines()] == [1, 2]
+    for torn in (json_line(outgoing(1).row), b"{", cef(outgoing(1).row, "1.2")):
         file.write_bytes(torn)
         await opened(file).deliver([outgoing(2)])
         assert [json.loads(line)["seq"] for line in file.read_text().splitlines()] == [2]
+
+
+@pytest.mark.parametrize("text", [b"a note", b"a note\n", b"\n", b"\0\0", b'{"a": 1}\n{"schema_version":'])
+async def test_what_is_another_programs(tmp_path: Path, text: bytes) -> None:
+    """A file that the path names by mistake, or an older one that a rotation would replace, stays as it is; the alert
+    waits, and is written once that has gone."""
+    for path, other in ((tmp_path / "alerts", tmp_path / "alerts"), (tmp_path / "new", tmp_path / "new.1")):
+        other.write_bytes(text)
+        receiver = opened(path, max_bytes=10, keep=2)
+        answers = [one for seq in (1, 2) for one in await receiver.deliver([outgoing(seq)])]
+        assert answers[-1].verdict is Verdict.LATER
+        assert "does not begin as a file of alerts" in answers[-1].text
+        assert str(other) in answers[-1].text
+        assert other.read_bytes() == text
+        other.unlink()
+        (answer,) = await receiver.deliver([outgoing(2)])
+        assert answer.verdict is Verdict.TAKEN
 
 
 async def test_rotation(tmp_path: Path) -> None:
@@ -84,10 +104,10 @@ async def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_one_line_may_be_longer_than_the_bound(tmp_path: Path) -> None:
     """It has a file to itself; without older files the newest stays alone."""
-    file = Rotated(tmp_path / "f", 10, 0)
-    for line in (b"a\n", b"b" * 100 + b"\n", b"c\n"):
+    file = Rotated(tmp_path / "f", 10, 0, (b"a", b"b"))
+    for line in (b"a\n", b"b" * 100 + b"\n", b"a\n"):
         file.append(line)
-    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"c\n"]
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"a\n"]
 
 
 @pytest.mark.parametrize("kind", ["link", "second name", "pipe", "dangling"])

@@ -32,6 +32,7 @@ from vedette.delivery.envelope import decode_row
 from vedette.delivery.queue import Outbox
 from vedette.model.counters import Log
 from vedette.sinks.base import Answer, Outgoing, Receiver, SinkSettings, Verdict
+from vedette.sinks.formats import BEGINS
 from vedette.store.sinks import Place
 from vedette.system.ending import to_its_end
 from vedette.system.rotated import Rotated
@@ -68,7 +69,7 @@ class Forwarder:
         """``folder``: of the dead letters; ``clock``: UTC microseconds."""
         self.settings, self.place = settings, place
         self._receiver, self._outbox, self._clock = receiver, outbox, clock
-        self._dead = Rotated(folder / f"{settings.name}.ndjson", DEAD_BYTES, 1)
+        self._dead = Rotated(folder / f"{settings.name}.ndjson", DEAD_BYTES, 1, BEGINS)
         self._bounds, self._backoff = backoff, Backoff(backoff)
         self._looked = place.after
         """Every alert up to this seq is done, or in ``_left``."""

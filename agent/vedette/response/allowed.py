@@ -2,8 +2,9 @@
 who is logged in, and where it sends its alerts.
 
 Read again every few seconds, by a thread. What cannot be read allows nothing. Sources: ``/proc/net/fib_trie``,
-``if_inet6``, ``route`` and ``ipv6_route`` (proc(5)); resolv.conf(5); utmp(5), and logind's ``/run/systemd/sessions``
-where newer sshd writes no utmp.
+``if_inet6``, ``route`` and ``ipv6_route`` (proc(5)); resolv.conf(5), and what systemd-resolved and NetworkManager have
+beside it when its server is one on this host; utmp(5), and logind's ``/run/systemd/sessions`` where newer sshd writes
+no utmp.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _UTMP = struct.Struct(
     "=h2xi32s4s32s256s4xqqq16s20s4x" if platform.machine() == "aarch64" else "=h2xi32s4s32s256s4xiii16s20s"
 )
 _USER_PROCESS = 7
+RESOLV_CONF = ("etc/resolv.conf", "run/systemd/resolve/resolv.conf", "run/NetworkManager/no-stub-resolv.conf")
 MAX_FILE = 1 << 20
 """Bytes that are read of each."""
 
@@ -39,12 +41,16 @@ def of_host(*, sessions: bool, root: Path = Path("/")) -> Iterator[tuple[Network
         yield from ((ip_network(address), why) for address in addresses)
 
 
-def of_names(names: Iterable[str]) -> Iterator[tuple[Network, str]]:
-    """Addresses of hosts; blocks on the resolver. One that cannot be resolved is left out."""
+def of_names(names: Iterable[str], before: Iterable[tuple[Network, str]] = ()) -> Iterator[tuple[Network, str]]:
+    """Addresses of hosts; blocks on the resolver. One that cannot be resolved has those that it had ``before``."""
     for name in names:
-        with suppress(OSError, UnicodeError):
-            for *_, (address, *_) in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM):
-                yield ip_network(str(address).partition("%")[0]), f"{name} of the configuration"
+        why = f"{name} of the configuration"
+        try:
+            answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            yield from ((network, reason) for network, reason in before if reason == why)
+        else:
+            yield from ((ip_network(str(address).partition("%")[0]), why) for *_, (address, *_) in answers)
 
 
 def _text(path: Path) -> str:
@@ -73,8 +79,9 @@ def _gateways(root: Path) -> Iterator[Address]:
 
 
 def _name_servers(root: Path) -> Iterator[Address]:
-    for text in re.findall(r"(?m)^nameserver\s+([^\s%]+)", _text(root / "etc/resolv.conf")):
-        yield from _address(text)
+    for path in RESOLV_CONF:
+        for text in re.findall(r"(?m)^nameserver\s+([^\s%]+)", _text(root / path)):
+            yield from _address(text)
 
 
 def _sessions(root: Path) -> Iterator[Address]:

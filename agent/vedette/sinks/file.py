@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 
 from vedette.sinks.base import Answer, Outgoing, Verdict
-from vedette.sinks.formats import cef, json_line
+from vedette.sinks.formats import BEGINS, cef, json_line
 from vedette.sinks.settings import FileSink
 from vedette.system.ending import to_its_end
 from vedette.system.rotated import Rotated
@@ -27,7 +27,7 @@ class LineFile:
         assert settings.path is not None  # ``mistakes`` says so
         self._settings = settings
         self._version = version
-        self._file = Rotated(settings.path, settings.max_bytes, settings.keep)
+        self._file = Rotated(settings.path, settings.max_bytes, settings.keep, BEGINS)
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
         form = self._settings.format

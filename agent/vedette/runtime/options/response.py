@@ -351,8 +351,7 @@ class Response:
         loop = asyncio.get_running_loop()
         if loop.time() >= self._resolve_at:
             self._resolve_at = loop.time() + RESOLVE_SECONDS
-            resolved = await asyncio.to_thread(lambda: list(of_names(self._peers)))
-            self._resolved = resolved or self._resolved  # a resolver that is away takes nothing back
+            self._resolved = await asyncio.to_thread(lambda: list(of_names(self._peers, self._resolved)))
         sessions = self.settings.allow_sessions
         host = await asyncio.to_thread(lambda: list(of_host(sessions=sessions)))
         self._allowed = Allowed([*configured(self.settings.allow), *host, *self._resolved])
