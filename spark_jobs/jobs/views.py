@@ -13,6 +13,7 @@ from typing import NamedTuple
 import click
 
 from spark_jobs.jobs.job import Job, Value, spark_job
+from spark_jobs.report.triage import MADE
 from spark_jobs.tables.schema import (
     AGENTS,
     ANOMALIES,
@@ -36,9 +37,10 @@ class View(NamedTuple):
 
 
 _DECISION = "coalesce(t.decision, 'new') AS decision, t.assignee, t.decision_reason, t.author, t.decided_at"
-_DECIDED = """LEFT JOIN (
+_DECIDED = f"""LEFT JOIN (
     SELECT finding_id, state AS decision, assignee, reason AS decision_reason, author, updated_at AS decided_at FROM (
-        SELECT *, row_number() OVER (PARTITION BY finding_id ORDER BY updated_at DESC) AS place FROM {triage}) d
+        SELECT *, row_number() OVER (PARTITION BY finding_id ORDER BY updated_at DESC) AS place FROM {{triage}}
+        WHERE {MADE}) d
     WHERE place = 1 AND (expires_at IS NULL OR expires_at > current_timestamp)) t ON t.finding_id = f."""
 
 VIEWS: Mapping[str, View] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from spark_jobs.report.triage import CLOSED
+from spark_jobs.report.triage import CLOSED, MADE
 from spark_jobs.tables.ask import Reader, Row, time
 from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, RISK, TRIAGE
 from spark_jobs.tables.tables import texts
@@ -31,7 +31,7 @@ def take_apart(reader: Reader, now: datetime, before: str = LAST) -> None:
     sql = f"""WITH decided AS (
         SELECT finding_id, state = 'true-positive' AS is_true, updated_at AS decided_at FROM (
             SELECT *, row_number() OVER (PARTITION BY finding_id ORDER BY updated_at DESC, state) AS place
-            FROM triage) t
+            FROM triage WHERE {MADE}) t
         WHERE place = 1 AND state IN ({texts(CLOSED)}) AND (expires_at IS NULL OR expires_at > {time(now)})),
     risks AS (
         SELECT * FROM (

@@ -1,6 +1,7 @@
 """The decisions of people about findings: which decision holds, and what it means for the report.
 
-A decision is a row of ``TRIAGE``; the newest of a finding holds until it expires. A finding that was closed and is
+A decision is a row of ``TRIAGE``; the newest of a finding holds until it expires. One that dates itself after now was
+made while a clock was ahead, and does not count (``MADE``). A finding that was closed and is
 active again is shown as one that is not closed, with the decision beside it.
 """
 
@@ -19,6 +20,9 @@ from spark_jobs.tables.tables import Tables, texts
 
 MAX_TEXT = 500
 """Characters that are kept of a text of a decision."""
+
+MADE = "updated_at <= current_timestamp + INTERVAL '5' MINUTE"
+"""SQL: whether a row of ``TRIAGE`` was made by now, as far as clocks of those who decide agree."""
 
 STATES = ("new", "acknowledged", "assigned", "true-positive", "false-positive")
 CLOSED = ("true-positive", "false-positive")
@@ -55,14 +59,14 @@ def decisions(reader: Reader, findings: Collection[str] | None, now: datetime) -
     """The decisions that hold at ``now`` about those of ``findings`` (ids; None: all), by id."""
     if findings is not None and not findings:
         return {}
-    asked = "" if findings is None else f"WHERE finding_id IN ({texts(set(findings))})"
+    asked = "" if findings is None else f"AND finding_id IN ({texts(set(findings))})"
     reader.view("triage", TRIAGE)
     rows = lines(
         reader,
         f"""SELECT finding_id, state, coalesce(assignee, '') AS assignee, coalesce(reason, '') AS reason,
             coalesce(author, '') AS author, expires_at, updated_at FROM (
                 SELECT *, row_number() OVER (PARTITION BY finding_id ORDER BY updated_at DESC, state) AS place
-                FROM triage {asked}) t
+                FROM triage WHERE {MADE} {asked}) t
         WHERE place = 1""",
     )
     return {row.finding_id: row for row in rows if row.expires_at is None or row.expires_at > now}

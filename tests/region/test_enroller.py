@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -56,7 +58,7 @@ class Kit:
 
 
 @asynccontextmanager
-async def enrolling(folder: Path) -> AsyncIterator[Kit]:
+async def enrolling(folder: Path, reload: str = "") -> AsyncIterator[Kit]:
     answers: dict[str, bytes] = {}
 
     def received(message: Message) -> None:
@@ -68,7 +70,7 @@ async def enrolling(folder: Path) -> AsyncIterator[Kit]:
         region.enroll("land-1", role="landing")
         grant = Tokens(region.folder).create("plants", uses=10, seconds=3600, labels={}, now=time.time())
     with running(folder / "broker") as broker:
-        enroller = Enroller(EnrollerSettings(MqttSettings(broker.url), folder / "region"))
+        enroller = Enroller(EnrollerSettings(MqttSettings(broker.url), folder / "region", reload=reload))
         task = asyncio.create_task(enroller.run())
         wide = ["vedette/v1/enrolment/answers/+", "vedette/v1/+/+/certificate"]
         async with connected(broker.url, "host", subscriptions=wide, on_message=received) as client:
@@ -138,3 +140,41 @@ async def test_a_flood_stops_nobody_and_fills_nothing(tmp_path: Path) -> None:
             await kit.client.publish(REQUESTS, wrong)
         assert not (await kit.ask(*good)).refused
         assert kit.audit("enrolment_refused") <= 120
+
+
+async def test_a_member_that_a_kill_kept_from_the_access_list(tmp_path: Path) -> None:
+    """The next start writes what the broker reads, and reloads it."""
+    done = tmp_path / "reloaded"
+    with Region.open(tmp_path / "region") as region:  # as a kill leaves it, behind members.json
+        region.broker = "mqtt://region.example"
+        region.publish_access()
+        region.admit("web-1", new_key().public_key(), fleet="plants", labels={}, now=datetime.now(UTC))
+    assert "user web-1" not in (tmp_path / "region" / "mosquitto.acl").read_text()
+    async with enrolling(tmp_path, f"touch {done}"):
+        await eventually("the reload", done.exists)
+        assert "user web-1" in (tmp_path / "region" / "mosquitto.acl").read_text()
+
+
+async def test_a_reload_that_failed_is_tried_again(tmp_path: Path) -> None:
+    answers, done = tmp_path / "broker-answers", tmp_path / "reloaded"
+    async with enrolling(tmp_path, f"cp {answers} {done}") as kit:
+        asked = kit.request(new_key())
+        assert not (await kit.ask(*asked)).refused
+        answers.touch()
+        assert not (await kit.ask(*asked)).refused
+        assert done.exists()
+
+
+async def test_a_member_whose_files_are_gone_stops_nobody(tmp_path: Path) -> None:
+    """Its renewal is refused; others are served, at the next start, too."""
+    key, topic = new_key(), "vedette/v1/plants/web-2/certificate"
+    async with enrolling(tmp_path) as kit:
+        assert not (await kit.ask(*kit.request(key))).refused
+        shutil.rmtree(kit.folder / "members" / "web-1")
+        csr = signing_request("web-1", new_key())
+        await kit.client.publish("vedette/v1/plants/web-1/csr", renewal_request(csr, sign(csr.encode(), key)))
+        assert not (await kit.ask(*kit.request(new_key(), "web-2"))).refused
+        assert kit.audit("renewal_refused") == 1
+    async with enrolling(tmp_path) as kit:
+        await eventually("the authorities", lambda: topic in kit.answers or kit.task.done())
+        assert not (await kit.ask(*kit.request(new_key(), "web-3"))).refused

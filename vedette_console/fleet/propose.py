@@ -9,7 +9,8 @@ with the commands that go on. What it signs stands in the fleet's own record, as
 The files are laid over the present rules and built by a child, ``vedette bundle build``, with its checks and its words:
 with a rule of the proposal that does not run, or a test event that fails, nothing is built. In ``fleet.toml`` the text
 around the group's bundle stays as people wrote it; what the new text means is what the old one means but for this
-bundle (``with_bundle``). One proposal at a time. Nothing is put in force that is not this proposal: when the file has
+bundle (``with_bundle``). One proposal at a time, in a bundle file of its own: none that is there is written over, and
+that of a proposal that is refused is taken away. Nothing is put in force that is not this proposal: when the file has
 other changes, or other documents wait for signatures, it is refused.
 """
 
@@ -21,7 +22,7 @@ import secrets
 import shutil
 import tomllib
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,11 @@ class Built:
     data: bytes = b""
     summary: str = ""
     findings: list[Finding] = field(default_factory=list)
+
+
+def bundle_path(name: str, version: int) -> str:
+    """Below the folder of ``fleet.toml``."""
+    return f"bundles/{name}-{version}.vbundle"
 
 
 def next_version(desired: Desired | None) -> int:
@@ -378,21 +384,22 @@ class Proposals:
             })  # fmt: skip
             if not built.data:
                 return proposed.model_copy(update={"state": "refused"})
-            path = f"bundles/{built.name}-{built.version}.vbundle"
+            path = bundle_path(built.name, built.version)
             data = await asyncio.to_thread(signed, self._settings, built.data, contents.fleet)
             if data is None or fleet_file is None:
                 unsigned = place / Path(path).name
                 await asyncio.to_thread(write_whole, unsigned, data or built.data, 0o600)
                 commands = self._by_hand(contents, proposed, unsigned, path, data is None)
                 return proposed.model_copy(update={"state": "commands", "bundle": str(unsigned), "commands": commands})
-            await asyncio.to_thread(_put, within(fleet_file.parent, path), data)
         else:
-            path = asked.bundle
+            path, data = asked.bundle, None
             if fleet_file is None:
                 raise Problem(503, "the console does not know fleet.toml", what_to_do="start it with --fleet-file FILE")
             bundle = inspect(await asyncio.to_thread(read_bundle, _below(fleet_file, path)))
             proposed = proposed.model_copy(update={"version": bundle.version})
-        return await self._desire(proposed.model_copy(update={"bundle": path}), repository, fleet_file, asked.retry)
+        proposed = proposed.model_copy(update={"bundle": path})
+        diff, changes = await asyncio.to_thread(stage, fleet_file, repository, proposed, asked.retry, data)
+        return await self._desire(proposed.model_copy(update={"diff": diff, "changes": changes}), repository)
 
     async def _build(
         self, contents: Contents, repository: Repository, group: Group, asked: Proposal, place: Path
@@ -401,7 +408,10 @@ class Proposals:
             lay, self._settings, repository, group, asked.ruleset, place / "rules"
         )
         mine = await asyncio.to_thread(over, roots, asked.rules)
-        built = Built(name, next_version(contents.desired), base)
+        version = next_version(contents.desired)
+        while (file := self._settings.fleet_file) and (file.parent / bundle_path(name, version)).exists():
+            version += 1
+        built = Built(name, version, base)
         await build(self._settings, roots, mine, built, place / "rules" / "built.vbundle")
         return built
 
@@ -420,10 +430,8 @@ class Proposals:
             f"vedette fleet plan fleet.toml{self._broker()}", SIGN, self._apply(),
         ]  # fmt: skip
 
-    async def _desire(self, proposed: Proposed, repository: Repository, fleet_file: Path, retry: bool) -> Proposed:
-        """Go from a signed bundle to what is in force, as far as the console's keys go."""
-        diff, changes = await asyncio.to_thread(stage, fleet_file, repository, proposed, retry)
-        proposed = proposed.model_copy(update={"diff": diff, "changes": changes})
+    async def _desire(self, proposed: Proposed, repository: Repository) -> Proposed:
+        """Go from staged documents to what is in force, as far as the console's keys go."""
         missing = await asyncio.to_thread(self._sign, repository)
         if missing:
             return proposed.model_copy(update={"state": "staged", "commands": [*[SIGN] * missing, self._apply()]})
@@ -446,9 +454,21 @@ class Proposals:
         return sum(signatures.missing for signatures in repository.signatures())
 
 
-def stage(path: Path, repository: Repository, proposed: Proposed, retry: bool) -> tuple[list[Moved], list[str]]:
-    """Write the change to ``fleet.toml`` and stage the documents that it means: what moves, and the ids of the changes.
-    Blocking; raises ValueError when anything else would move, OSError."""
+def stage(
+    path: Path, repository: Repository, proposed: Proposed, retry: bool, bundle: bytes | None
+) -> tuple[list[Moved], list[str]]:  # fmt: skip
+    """Write the bundle (None: it is there) and the change to ``fleet.toml``, and stage the documents that it means:
+    what moves, and the ids of the changes. Blocking; raises ValueError when anything else would move, OSError; the
+    bundle's file is then gone again."""
+    with ExitStack() as undo:
+        if bundle is not None:
+            put_bundle(within(path.parent, proposed.bundle), bundle, undo)
+        staged = _stage(path, repository, proposed, retry)
+        undo.pop_all()
+    return staged
+
+
+def _stage(path: Path, repository: Repository, proposed: Proposed, retry: bool) -> tuple[list[Moved], list[str]]:
     text = with_bundle(path.read_text("utf-8"), proposed.group, proposed.ruleset, proposed.bundle)
     beside = path.with_name(f".{path.name}.{proposed.id}")  # the paths in it are relative to its folder
     try:
@@ -480,8 +500,11 @@ def stage(path: Path, repository: Repository, proposed: Proposed, retry: bool) -
     return diff, [group.bundles[proposed.ruleset].id]
 
 
-def _put(path: Path, data: bytes) -> None:
+def put_bundle(path: Path, data: bytes, undo: ExitStack) -> None:
+    """Raises FileExistsError for a file that is there: it is somebody else's."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(exist_ok=False)
+    undo.callback(path.unlink, missing_ok=True)
     write_whole(path, data)
 
 

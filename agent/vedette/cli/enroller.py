@@ -169,7 +169,7 @@ def token_revoke(id: str, folder: Path) -> None:
     "--reload",
     metavar="COMMAND",
     default="",
-    help="Run this when the access list has changed, such as 'systemctl reload mosquitto'; no shell.",
+    help="Run this at the start and when the access list has changed, such as 'systemctl reload mosquitto'; no shell.",
 )
 @click.option(
     "--receipt-key",

@@ -196,7 +196,7 @@ class Region:
         if member.serial and (member.role, member.fleet) != ("agent", fleet):
             raise ValueError(f"{name} is {member.role} of fleet {member.fleet}: choose another name")
         if member.active and member.key == key and held.exists():
-            return held.read_bytes()
+            return self.certificate(name)
         if key in member.dropped:
             raise ValueError(f"{name}: the certificates of this key were revoked: remove agent.key on its host")
         left = member.consent - now.timestamp()  # more than were given: under a clock that was ahead
@@ -229,8 +229,11 @@ class Region:
         return self._give(member, public, now, days)
 
     def certificate(self, name: str) -> bytes:
-        """The newest certificate (PEM) of ``name``. Raises OSError."""
-        return (self.folder / "members" / name / "agent.pem").read_bytes()
+        """The newest certificate (PEM) of ``name``. Raises ValueError where its file is not to be read."""
+        try:
+            return (self.folder / "members" / name / "agent.pem").read_bytes()
+        except OSError as error:  # a member's own trouble, and nobody else's
+            raise ValueError(f"the certificate of {name} cannot be read: {error}: restore it") from error
 
     def consent(self, name: str, *, now: datetime | None = None) -> Member:
         """Another key may enrol as ``name``, once, within CONSENT_SECONDS. Raises ValueError for an unknown name."""

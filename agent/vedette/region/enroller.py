@@ -4,7 +4,7 @@ It answers requests (``fleet/enrolment.py``) and certificate signing requests of
 Each decision is on disk and in the audit record before it is answered; the broker's access list is written and reloaded
 once for all requests that came together, before their answers go out, so that a new member can connect when it reads
 its answer. Killed anywhere: the broker keeps unacknowledged requests, hosts ask again with the same key and get the
-same certificate.
+same certificate. The list is written and reloaded at each start, and until the reload has succeeded.
 
 A request with a wrong or unknown token is not answered: who sent it cannot tell a true answer from a forged one. Of
 refusals REFUSALS a minute are audited, and a request that comes again adds no line. What is too large, or comes without
@@ -91,6 +91,8 @@ class Enroller:
         self._received: asyncio.Queue[Message] = asyncio.Queue()  # of QoS 1: bounded by the receive maximum
         self._guard = Guard()
         self._minute, self._refusals = 0, 0
+        self._due = True
+        """Whether the broker may not know the access list: of the life before nobody can say."""
         self._sent = b""
         """The authorities that were sent last."""
         self.client = MqttClient(
@@ -145,9 +147,8 @@ class Enroller:
                         answers += self._enrol(region, tokens, message.payload)
                     else:
                         answers += self._renew(region, message)
-            if _access(region) != before:
-                region.publish_access()
-                self._reload()
+            self._due = self._due or _access(region) != before
+            self._publish(region)
         return answers
 
     def _enrol(self, region: Region, tokens: Tokens, payload: bytes) -> list[_Out]:
@@ -201,15 +202,21 @@ class Enroller:
         return [_out(fleet, name, renewal)]
 
     def _changed(self) -> list[_Out]:
+        answers: list[_Out] = []
         with Region.open(self._settings.folder) as region:
+            self._publish(region)
             if (now := region.authorities.pem()) == self._sent:
                 return []
             self._sent = now
-            return [
-                _out(member.fleet, member.name, renewals.answer(region, region.certificate(member.name)))
-                for member in region.members.values()
-                if member.active and member.key
-            ]
+            for member in region.members.values():
+                if member.active and member.key:
+                    try:
+                        renewal = renewals.answer(region, region.certificate(member.name))
+                    except ValueError as error:
+                        log.error(Log.ENROLMENT_REFUSED, name=member.name, reason=str(error))
+                    else:
+                        answers.append(_out(member.fleet, member.name, renewal))
+        return answers
 
     def _refused(self, region: Region, event: str, reason: str, **about: str) -> None:
         minute = int(time.monotonic() // 60)
@@ -220,12 +227,17 @@ class Enroller:
             region.audit(event, **about, reason=reason[:1000])
             log.warning(Log.ENROLMENT_REFUSED, **about, reason=reason)
 
-    def _reload(self) -> None:
-        if not self._settings.reload:
-            log.warning(Log.ACCESS_CHANGED, action="give the broker the new access list, and reload it (SIGHUP)")
+    def _publish(self, region: Region) -> None:
+        if not self._due:
             return
+        region.publish_access()
         try:
-            subprocess.run(shlex.split(self._settings.reload), check=True, timeout=RELOAD_SECONDS, capture_output=True)
+            if not self._settings.reload:
+                log.warning(Log.ACCESS_CHANGED, action="give the broker the new access list, and reload it (SIGHUP)")
+            else:
+                command = shlex.split(self._settings.reload)
+                subprocess.run(command, check=True, timeout=RELOAD_SECONDS, capture_output=True)
+            self._due = False
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             log.error(Log.ACCESS_CHANGED, command=self._settings.reload, reason=str(error), action="reload the broker")
 

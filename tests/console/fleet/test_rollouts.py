@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from vedette.fleet.documents import Desired, wanted
 from vedette.region import fleetfile
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.models import Proposal, Proposed, RuleFile
+from vedette_console.fleet.propose import put_bundle
 from vedette_console.fleet.service import Fleet
 from vedette_console.web import Problem
 
@@ -272,6 +273,30 @@ async def test_what_is_refused(region: Steered) -> None:
             proposed = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal(rules=[], bundle=path)))
             assert proposed.state == "refused", path
         assert not region.documents.repository.signatures()
+
+
+async def test_a_bundle_that_is_there_stays(region: Steered) -> None:
+    """A proposal has a file of its own, which goes when the proposal is refused; none is written over."""
+    before, bundles = region.toml.read_text(), region.folder / "bundles"
+    theirs = bundles / "rules-2.vbundle"
+    theirs.write_bytes(b"an admin's, not planned yet")
+    region.toml.write_text(before.replace("agents = 1", "agents = 2"))
+    async with at_work(region) as (fleet, _):
+        refused = await finished(fleet, await fleet.proposals.propose(VIENNA, proposal()))
+        assert (refused.state, "rings or gates" in refused.problems[-1].message) == ("refused", True), refused
+        assert sorted(path.name for path in bundles.iterdir()) == ["rules-1.vbundle", "rules-2.vbundle"]
+        region.toml.write_text(before)
+        done = await finished(fleet, await fleet.proposals.propose(VIENNA, proposal()))
+        assert (done.state, done.bundle) == ("applied", "bundles/rules-3.vbundle"), done
+        assert theirs.read_bytes() == b"an admin's, not planned yet"
+
+
+def test_a_bundle_that_came_while_another_was_built(tmp_path: Path) -> None:
+    path = tmp_path / "rules-2.vbundle"
+    path.write_bytes(b"theirs")
+    with pytest.raises(FileExistsError), ExitStack() as undo:
+        put_bundle(path, b"mine", undo)
+    assert path.read_bytes() == b"theirs"
 
 
 async def test_keys_that_lack(region: Steered) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from spark_jobs.__main__ import main
 from spark_jobs.common.period import period
 from spark_jobs.jobs.report import figures
-from spark_jobs.report import page
+from spark_jobs.report import closed, page
 from spark_jobs.report.headline import Report, look_first
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import open_reader
@@ -96,6 +96,21 @@ def test_a_closed_finding_comes_back(tables: Tables) -> None:
     decide(tables, "campaign-2", state="true-positive", reason="r")
     write(tables, CAMPAIGNS, campaign(2, last_seen=LATER + timedelta(hours=1), updated_at=datetime.now(UTC)))
     assert "campaign-2" in first(tables)
+
+
+def test_a_decision_under_a_clock_that_was_ahead(tables: Tables) -> None:
+    """Does not count once the clock is right, and none of those after it are hidden."""
+    ahead = datetime.now(UTC) + timedelta(days=365)
+    decide(tables, "campaign-1", state="false-positive", reason="r", updated_at=ahead)
+    assert first(tables)[0] == "campaign-1"
+    decide(tables, "campaign-1", state="acknowledged", author="bob", updated_at=datetime.now(UTC))
+    assert "acknowledged by bob" in run(None, "triage", f"--tables={tables.root}", "campaign-1")
+    reader = open_reader(tables, None)
+    try:
+        closed.take_apart(reader, datetime.now(UTC))
+        assert closed.findings(reader) == {"correct": 0, "incorrect": 0}
+    finally:
+        reader.close()
 
 
 @pytest.mark.parametrize(

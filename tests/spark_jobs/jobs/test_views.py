@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tests.spark_jobs.found import AT, write, write_all
 from tests.spark_jobs.landed import DAY
 
 DECIDED = {"campaign-1": "new", "campaign-2": "assigned", "campaign-4": "new"}
-"""The decision of the first has expired; the third campaign is withdrawn."""
+"""The decision of the first has expired, another was made while a clock was ahead; the third campaign is withdrawn."""
 
 PAGE = (Path(__file__).parents[3] / "docs" / "tables.md").read_text("utf-8")
 
@@ -50,6 +50,8 @@ def tables(tmp_path: Path) -> Tables:
         row = {"finding_id": f"campaign-{1 + number // 2}", "state": state, "expires_at": expires, "author": "ann"}
         row["updated_at"] = AT + timedelta(hours=number)
         tables.append(TRIAGE, pa.Table.from_pylist([row], arrow_schema(TRIAGE.columns)))
+    ahead = {"finding_id": "campaign-1", "state": "assigned", "updated_at": datetime(2999, 1, 1, tzinfo=UTC)}
+    tables.append(TRIAGE, pa.Table.from_pylist([ahead], arrow_schema(TRIAGE.columns)))
     return tables
 
 
