@@ -9,6 +9,7 @@ import http.client
 import json
 import re
 import shutil
+import socket
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
@@ -185,13 +186,100 @@ async def test_while_the_raw_log_takes_nothing() -> None:
     assert len(bin.events) == 1
 
 
-async def test_rate() -> None:
-    """A peer that sends more than ``max_rate`` bytes a second is asked to wait."""
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_rate(chunked: bool) -> None:
+    """A peer that sends more than ``max_rate`` bytes a second is asked to wait, whether or not it says how many."""
     bin, counters = Bin(), Counters()
+    body = b"384\r\n" + b"x" * 900 + b"\r\n0\r\n\r\n" if chunked else b"x" * 900
+    length = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: 900"
     async with http_input(bin, counters, max_rate=1000) as (_, port):
-        statuses = [(await send(port, "/events", b"x" * 900)).status for _ in range(4)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write((b"POST /events HTTP/1.1\r\nHost: h\r\n" + length + b"\r\n\r\n" + body) * 8)
+        writer.write(b"GET /health HTTP/1.0\r\n\r\n")
+        statuses = [int(status) for status in re.findall(rb"HTTP/1.1 (\d+)", await reader.read())]
+        writer.close()
     assert statuses[:2] == [200, 200]
     assert 429 in statuses
+
+
+def narrow(listener: HttpListener) -> None:
+    """Let the kernel keep little of what is not read."""
+    for acceptor in vars(listener)["_acceptors"]:
+        vars(acceptor)["_sock"].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+
+
+def deaf(
+    port: int, *headers: str, local: str = "127.0.0.1", times: int = 3, context: ssl.SSLContext | None = None
+) -> socket.socket:
+    """A sender of small requests, each answered with 450 kB, that reads nothing."""
+    body = gzip.compress(b'{"index":{"_id":"%b"}}\n{}\n' % (b"x" * 15_000) * 30)
+    lines = ["POST /_bulk HTTP/1.1", "Host: h", "Content-Encoding: gzip", f"Content-Length: {len(body)}", *headers]
+    sender = socket.socket()
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sender.bind((local, 0))
+    sender.connect(("127.0.0.1", port))
+    if context is not None:
+        sender = context.wrap_socket(sender, server_hostname="127.0.0.1")
+    sender.sendall(("\r\n".join(lines).encode() + b"\r\n\r\n" + body) * times)
+    return sender
+
+
+@pytest.mark.parametrize("secured", [False, True])
+async def test_answers_that_nobody_reads(tmp_path: Path, secured: bool) -> None:
+    """One answer more than the way back holds is kept, and who reads none for ``message_timeout`` is closed, also when
+    the connection was to end; others are served."""
+    bin, counters, loop = Bin(), Counters(), asyncio.get_running_loop()
+    authority = Authority(tmp_path)
+    context = ssl.create_default_context(cafile=str(authority.ca)) if secured else None
+    tls = TlsListener(LOCAL, *authority.issue("agent")) if secured else None
+    where = {"tls": tls} if secured else {"tcp": LOCAL}
+    async with http_input(bin, counters, message_timeout=DEADLINE, **where) as (listener, port):
+        narrow(listener)
+        connections = vars(listener)["_connections"]
+        many = await asyncio.to_thread(deaf, port, context=context)
+        last = await asyncio.to_thread(deaf, port, "Connection: close", times=1, context=context)
+        with many, last:
+            await eventually("both to be full", lambda: [one.full for one in connections] == [True, True])
+            assert (await send(port, "/events", b"other", context=context)).status == 200
+            assert not any(one.work for one in connections)
+            assert max(one.transport.get_write_buffer_size() for one in connections) < 600_000
+            while any(one.full for one in connections):
+                forward(loop, DEADLINE / LOOKS)
+                await asyncio.sleep(0)
+    assert counters.totals["connections_stalled"] == (1 if secured else 2)  # of TLS, goodbye has a time of its own
+
+
+async def test_unread_answers_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They count as bodies do: beyond HELD_BYTES who reads none is closed, and no other sender is refused."""
+    monkeypatch.setattr(http_listen, "HELD_BYTES", 1_000_000)
+    bin, counters = Bin(), Counters()
+    async with http_input(bin, counters) as (listener, port):
+        narrow(listener)
+        with ExitStack() as stack:
+            for _ in range(6):
+                stack.enter_context(await asyncio.to_thread(deaf, port, local="127.0.0.2"))
+            connections = vars(listener)["_connections"]
+            await eventually(
+                "unread answers of six",
+                lambda: len(connections) < 6 or all(one.full and one.work is None for one in connections),
+            )
+            for _ in range(6):
+                assert (await send(port, "/events", b"other")).status == 200
+            assert sum(one.transport.get_write_buffer_size() for one in connections) <= 1_000_000
+            await eventually("less held than all of it", lambda: vars(listener)["_held"] <= 1_000_000)
+
+
+async def test_refusals_are_short() -> None:
+    """What was sent is not sent back, nor logged, at any length."""
+    bin, counters = Bin(), Counters()
+    number = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityNumber":"%b"}]}]}]}' % (b"x" * 100_000)
+    async with http_input(bin, counters) as (_, port):
+        with capture_logs() as logs:
+            said = await send(port, "/v1/logs", number, Content_Type="application/json")
+    assert said.status == 400
+    assert len(said.body) < 1000
+    assert b"expects a number" in said.body
+    assert len(str(logs)) < 2000
 
 
 async def test_memory_of_bodies_under_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,30 @@ def test_headers_that_are_too_large() -> None:
         assert only.refused.status == 431
 
 
+@pytest.mark.parametrize("begun", [b"0\r\nX: ", b"0\r\nX: a\r\n", b"5;"], ids=["a-field", "fields", "an-extension"])
+def test_chunks_without_an_end(begun: bytes) -> None:
+    """What is no body is bounded behind the headers as well: trailers, and what stands beside a chunk's length."""
+    found = reader()
+    found.feed(b"POST /events HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n" + begun)
+    more = b"X: a\r\n" if begun.endswith(b"\n") else b"aaaaaa"
+    for _ in range(20):
+        found.feed(more * 1000)
+    (only,) = found.requests
+    assert (only.refused.status if only.refused else 0, only.keep, found.within) == (431, False, False)
+
+
+def test_trailers_are_no_headers() -> None:
+    """They come when the request is admitted, and nothing is asked of them."""
+    found = reader()
+    found.feed(
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\nHost: i\r\n\r\n" + post(b"ok")
+    )
+    assert [set(one.request.headers) for one in found.requests] == [
+        {"host", "transfer-encoding"},
+        {"host", "content-length"},
+    ]
+
+
 def test_what_is_no_http() -> None:
     """It is one refused request, and nothing is read behind it."""
     found = reader()

@@ -18,8 +18,10 @@ from tests.certificates import Authority
 from tests.inputs.intake import LOCAL, Bin, account, agent, looked, rsyslogd
 from tests.inputs.test_acknowledge import Disk
 from tests.inputs.test_relp_frames import OPEN, frame
+from tests.looptime import forward
 from tests.waits import eventually
 from vedette.inputs import listen
+from vedette.inputs.connections import LOOKS
 from vedette.inputs.relp_listen import RelpListener
 from vedette.inputs.settings import RelpInput, TlsListener
 from vedette.model.counters import Counters, Log
@@ -316,8 +318,9 @@ async def test_client_certificates(tmp_path: Path) -> None:
 
 
 async def test_a_peer_that_reads_no_answers() -> None:
-    """One that only sends is not read on when its answers fill the way back; others are served."""
-    bin, counters = Bin(), Counters()
+    """One that only sends is not read on when its answers fill the way back, and closed by ``message_timeout``; others
+    are served."""
+    bin, counters, ahead = Bin(), Counters(), asyncio.get_running_loop()
     async with relp(bin, counters) as (_, port):
         deaf = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port))
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
@@ -339,6 +342,9 @@ async def test_a_peer_that_reads_no_answers() -> None:
             await sender.answered(sender.send(b"<13>other"))
             unread = unread + 1 if counters.received["in"] == before + 1 else 0
         assert not flooding.done()
+        while not counters.totals["connections_stalled"]:
+            forward(ahead, RelpInput("in").message_timeout / LOOKS)
+            await asyncio.sleep(0)
         flooding.cancel()
         await asyncio.wait([flooding])
         sender.close()

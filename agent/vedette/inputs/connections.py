@@ -4,9 +4,9 @@ A ``Listener`` owns the sockets of one input that others connect to; what it rea
 who extends it and ``Connection``. All share one receive buffer: what a read brought is taken in before the loop goes
 on. While the raw log takes nothing no connection is read, and TCP slows the senders.
 
-A connection that within ``message_timeout`` ends no message that it has begun is closed, logged and counted
-(``connections_stalled``). One that is silent between messages may stay. Who may connect, and the TLS handshake, is in
-``accept.py``, with how an address becomes sockets.
+A connection that within ``message_timeout`` ends no message that it has begun, or reads nothing of what was written to
+it, is closed, logged and counted (``connections_stalled``). One that is silent between messages may stay. Who may
+connect, and the TLS handshake, is in ``accept.py``, with how an address becomes sockets.
 
 When the raw log cannot be written the listener stops reading and ``run`` raises.
 """
@@ -265,13 +265,13 @@ class Listener(ABC, Generic[C]):
         self.looked()
         for connection in list(self._connections):
             whole = connection.whole
-            within = connection.within
+            within = connection.within or connection.full or connection.ended
             connection.whole = False
             if whole or not connection.heard or self._resuming is not None:
                 connection.heard = now
             elif now - connection.heard >= self._idle:
                 connection.idles()
-            if whole or not within or self._resuming is not None or connection.ended:
+            if whole or not within or self._resuming is not None:
                 connection.began = now if within else 0.0
             elif not connection.began:
                 connection.began = now
@@ -280,7 +280,7 @@ class Listener(ABC, Generic[C]):
 
     def _stalled(self, connection: C) -> None:
         self._counters.totals["connections_stalled"] += 1
-        reason = f"a message was begun and not ended within message_timeout = {self._timeout:g} s"
+        reason = f"no message was ended, or no answer read, within message_timeout = {self._timeout:g} s"
         log.warning(Log.CONNECTION_STALLED, input=self._name, peer=connection.peer, reason=reason)
         self.stall(connection)
         self.end(connection)

@@ -8,12 +8,14 @@ Promises:
   logged once a peer and status. What is no HTTP is answered with 400 and ends the connection.
 * While the raw log accepts nothing, requests are answered with 429 and ``Retry-After``; so is a peer that sends more
   than ``max_rate``. When the bodies under way are more than HELD_BYTES, so is the largest of the network that has most
-  of them: bodies that do not end keep no other sender out.
+  of them: bodies that do not end keep no other sender out. Answers that are not read count with them; who reads none
+  is closed then, instead.
 * One sender's large body keeps others waiting for 5 ms of CPU time at once, whatever is in it.
 * A request's events may have HELD_BYTES; those of all that are under way, twice as much.
 
 Limits: connections, stalled requests and TLS as for syslog (``connections.py``); headers and bodies in
-``http_reader.py``. Of a connection one request is handled at a time; it is not read meanwhile.
+``http_reader.py``. Of a connection one request is handled at a time, and none while its answers are not read; it is not
+read meanwhile.
 
 Stop: requests that have arrived are stored and answered, as far as that gets on disk in time; others get no answer.
 """
@@ -52,6 +54,10 @@ log = structlog.get_logger()
 
 HELD_BYTES = 64 << 20
 """Bytes of the bodies under way, of all connections."""
+READ_BYTES = 16 << 10
+"""Read of a connection at once: small requests take many times their bytes, and all of a read wait together."""
+WRITE_BYTES = 64 << 10
+"""Written and not read, above which a connection is ``full``."""
 STEP_SECONDS = 0.0005
 """Seconds of one request's reading before the event loop gets its turn. One step of a reader may take 4 ms."""
 EVENT_COST = 8
@@ -102,9 +108,25 @@ class HttpConnection(Connection):
         self.work: asyncio.Task[None] | None = None
         """The handling of a request."""
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport.set_write_buffer_limits(WRITE_BYTES)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.full = False
+        super().connection_lost(exc)
+
     @property
     def within(self) -> bool:
         return self.reader.within
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers, where the peer does not read."""
+        return self.transport.get_write_buffer_size() if self.full else 0
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.listener.view[:READ_BYTES]
 
 
 class _Reply(NamedTuple):
@@ -160,6 +182,8 @@ class HttpListener(Listener[HttpConnection]):
         """Go on reading: that there is no room is answered."""
 
     def read_again(self, connection: HttpConnection) -> None:
+        self._count_buffered(connection)
+        self._next(connection)
         if connection.work is None:
             super().read_again(connection)
 
@@ -169,7 +193,10 @@ class HttpListener(Listener[HttpConnection]):
         self._count_buffered(connection)
         if self._held > HELD_BYTES:
             largest = self._largest()
-            if not largest.reader.buffered:  # its requests are at work: who sends now is asked to wait
+            if largest.full:
+                self.end(largest)
+                largest.transport.abort()
+            elif not largest.reader.buffered:  # its requests are at work: who sends now is asked to wait
                 largest = connection
             largest.reader.refuse(self._later("the bodies under way are too many"))
             self._count_buffered(largest)
@@ -181,14 +208,14 @@ class HttpListener(Listener[HttpConnection]):
         self._next(connection)
 
     def _largest(self) -> HttpConnection:
-        """The connection with the largest body under way, of the network that has most bytes of them."""
+        """The connection with the largest body under way, or unread answer, of the network that has most bytes."""
         networks = Counter[str]()
         for connection in self._connections:
             networks[connection.network] += connection.buffered
-        return max(self._connections, key=lambda peer: (networks[peer.network], peer.reader.buffered))
+        return max(self._connections, key=lambda peer: (networks[peer.network], peer.reader.buffered + peer.unread))
 
     def _count_buffered(self, connection: HttpConnection) -> None:
-        size = connection.reader.buffered + connection.handled
+        size = connection.reader.buffered + connection.handled + connection.unread
         self._held += size - connection.buffered
         connection.buffered = size
 
@@ -197,7 +224,7 @@ class HttpListener(Listener[HttpConnection]):
             connection.ended = True
             connection.close()
             connection.reader.refuse(Refused(400, "the connection ended"))
-            self._count_buffered(connection)
+        self._count_buffered(connection)
 
     def admit(self, connection: HttpConnection, request: Request) -> Refused | None:
         """Why a request is refused whose headers are here."""
@@ -210,17 +237,16 @@ class HttpListener(Listener[HttpConnection]):
             return Refused(403, "the token is not known") if authorization else Refused(401, "a token is required")
         if not self._intake.accepting():
             return self._later("the raw log takes nothing at the moment")
-        length = request.headers.get("content-length", "")
-        if self._settings.max_rate and not self._within_rate(connection, int(length) if length.isdigit() else 0):
-            return self._later(f"more than max_rate = {self._settings.max_rate} bytes a second")
-        return None
+        length = request.headers.get("content-length", "").strip()
+        return self._too_fast(connection, int(length) if length.isdigit() else 0)
 
     def _later(self, reason: str) -> Refused:
         return Refused(429, f"{reason}: try again later")
 
-    def _within_rate(self, connection: HttpConnection, size: int) -> bool:
+    def _too_fast(self, connection: HttpConnection, size: int) -> Refused | None:
         """Take ``size`` bytes of what the peer may send; a second's worth is there at first."""
-        rate = self._settings.max_rate
+        if not (rate := self._settings.max_rate):
+            return None
         now = time.monotonic()
         left, then = self._rates.pop(connection.network, (float(rate), now))
         left = min(float(rate), left + (now - then) * rate)
@@ -228,13 +254,13 @@ class HttpListener(Listener[HttpConnection]):
         self._rates[connection.network] = (left - size if allowed else left), now
         if len(self._rates) > PEERS:
             self._rates.popitem(last=False)
-        return allowed
+        return None if allowed else self._later(f"more than max_rate = {rate} bytes a second")
 
     # --- a request
 
     def _next(self, connection: HttpConnection) -> None:
         """Handle the next request, one at a time."""
-        if connection.work is None and connection.reader.requests and not connection.ended:
+        if connection.reader.requests and not (connection.work or connection.full or connection.ended):
             received = connection.reader.requests.popleft()
             connection.handled = received.body.size
             connection.whole = True
@@ -245,8 +271,11 @@ class HttpListener(Listener[HttpConnection]):
         request = received.request
         offset = None
         try:
-            if received.refused is not None:
-                raise received.refused
+            refused = received.refused
+            if refused is None and "transfer-encoding" in request.headers:  # how much it is was not known before
+                refused = self._too_fast(connection, received.body.size)
+            if refused is not None:
+                raise refused
             said, chunks = await self._read(connection, request, received.body)
             if not connection.active:
                 connection.spoke()
@@ -348,15 +377,15 @@ class HttpListener(Listener[HttpConnection]):
         connection, received, said = reply
         connection.work = None
         connection.handled = 0
-        self._count_buffered(connection)
         if connection.transport.is_closing():
+            self._count_buffered(connection)
             return
         keep = received.keep and not self._stopping
-        connection.transport.write(_written(said, keep, head=received.request.method == "HEAD"))
+        data = _written(said, keep, head=received.request.method == "HEAD")
+        for at in range(0, len(data), WRITE_BYTES):  # of TLS only what follows what is not read counts as unread
+            connection.transport.write(data[at : at + WRITE_BYTES])
         if not keep:
             self.end(connection)
-        elif connection.reader.requests:
-            self._next(connection)
         else:
             self.read_again(connection)
 

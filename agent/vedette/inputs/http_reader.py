@@ -1,10 +1,10 @@
 """One connection's HTTP/1.1: bytes to requests, within bounds. No sockets and no clock.
 
-The parser is llhttp, by httptools. Bounded are the bytes of a request's line and headers (HEADER_BYTES) and of its body
-as it is sent. ``admit`` is asked when the headers are whole: with an answer of its own the body is discarded as it
-arrives, and the request is **refused**. A body that is unpacked (gzip, deflate) may not be larger than ``max_body``
-either. So is a request without one Host, but for HTTP/1.0 without any (RFC 9112, 3.2). What is no HTTP is a request
-that is refused, and the last one.
+The parser is llhttp, by httptools. Bounded are the bytes of a request's line and headers (HEADER_BYTES), of its body as
+it is sent, and of what stands beside it (trailers, which are left out, and extensions of chunks). ``admit`` is asked
+when the headers are whole: with an answer of its own the body is discarded as it arrives, and the request is
+**refused**. A body that is unpacked (gzip, deflate) may not be larger than ``max_body`` either. So is a request without
+one Host, but for HTTP/1.0 without any (RFC 9112, 3.2). What is no HTTP is a request that is refused, and the last one.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class HttpReader:
     def _clear(self) -> None:
         self._url = b""
         self._headers: dict[str, str] = {}
-        self._size = self._count = self._hosts = 0
+        self._size = 0
+        """Bytes that were fed since the request began, or since a part of its body came."""
+        self._count = self._hosts = 0
         self._body = Body()
         self._request: Request | None = None
         self.refused: Refused | None = None
@@ -98,7 +100,7 @@ class HttpReader:
         """Take in ``data``; the buffer may be reused afterwards."""
         if self._over:
             return
-        before = self._request
+        self._size += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -107,11 +109,9 @@ class HttpReader:
         except httptools.HttpParserError as error:
             self.refuse(Refused(400, f"no HTTP/1.1: {error}"))
             self.give_up()
-        if self.within and self._request is None and before is None:
-            self._size += len(data)
-            if self._size > 2 * HEADER_BYTES:
-                self.refuse(Refused(431, f"headers of more than {HEADER_BYTES} bytes"))
-                self.give_up()
+        if self.within and self._size > 2 * HEADER_BYTES:
+            self.refuse(Refused(431, f"headers or trailers of more than {HEADER_BYTES} bytes"))
+            self.give_up()
 
     def give_up(self) -> None:
         """The request under way is refused, and nothing is read behind it."""
@@ -139,6 +139,8 @@ class HttpReader:
         self._count += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._request is not None:  # a trailer
+            return
         self._count += len(name) + len(value)
         self._hosts += name.lower() == b"host"
         if self._count <= HEADER_BYTES and len(self._headers) < MAX_HEADERS:
@@ -164,6 +166,7 @@ class HttpReader:
         self.continues = self._headers.get("expect", "").lower() == "100-continue"
 
     def on_body(self, body: bytes) -> None:
+        self._size = 0
         if self.refused is None:
             self._body.add(body)
             if self._body.size > self._max:

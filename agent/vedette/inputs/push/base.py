@@ -54,13 +54,17 @@ class Answer(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
+REASON = 300
+"""Characters of a reason: it quotes what was sent, and is answered and logged."""
+
+
 class Refused(ValueError):
     """A request that is not taken: the status, and why."""
 
     def __init__(self, status: int, reason: str) -> None:
         self.status = status
-        self.reason = reason
-        super().__init__(reason)
+        self.reason = reason[:REASON]
+        super().__init__(self.reason)
 
 
 Reading = Generator[list[bytes] | Run, None, Answer]
