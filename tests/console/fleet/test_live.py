@@ -187,6 +187,7 @@ async def test_progress_that_the_controller_did_not_sign(region: Region) -> None
             await agents.client.publish(topic, seal("progress", row, Ed25519PrivateKey.generate()), retain=True)
             await agents.heartbeat("linz-1")
             await eventually("what was sent after it", lambda: fleet.live.beat(FLEET, "linz-1"))
+            await eventually("the link", lambda: fleet.live.connected)  # messages may come before it is all there
             assert (fleet.rollouts.page(ADMIN)).controller.state == "silent"
             key = load_key(region.folder / "trust/online/rollout.pem")
             for age, state in ((0, "reports"), (600, "old"), (-600, "old")):
