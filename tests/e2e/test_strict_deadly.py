@@ -86,10 +86,11 @@ def does_advance(self, received_at):
 
 count, update = Correlator._count, Windowed.push
 
-def does_count(self, node, *given):
-    if node.groups and "Three" in node.c.title:  # at its second match
+def does_count(self, item, *given):
+    of_it = (key for key in self.groups.table if self.groups.node(key) is item.node)
+    if "Three" in item.node.c.title and any(of_it):  # at its second match
         deadly()
-    return count(self, node, *given)
+    return count(self, item, *given)
 
 def does_update(self, port, rows):
     if any("worst" in str(row) for row in rows):
