@@ -162,7 +162,7 @@ class Record:
         value = self._named(fields, field)
         if value is not ABSENT:
             return value
-        if self._remote is not None and field in peers.NAMES:  # else the answer would hang on what was asked before
+        if self._remote is not None and field in peers.NAMES:  # else the answer would depend on former ones
             self._look_for_peer(fields)
             return self.get(field)
         for other in ALIASES.get(field, ()):
