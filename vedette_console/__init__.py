@@ -7,5 +7,5 @@ the landing nor a roll-out: nothing imports this package but ``vedette region co
 In reading order: ``settings`` (what an operator chooses), ``app`` (how the parts are put together), ``web`` (what each
 route uses), then the rooms: ``security`` (who someone is, and what they may), ``store`` (what the console keeps of its
 own), ``data`` (the tables), ``fleet`` (agents, roll-outs, hunts, rules), ``views`` (API and pages, a module a noun),
-``pages`` (what HTML is made of). ``hub`` carries news to open pages; ``server`` listens.
+``pages`` (what HTML is made of). ``hub`` carries news to open pages, ``streams`` long answers; ``server`` listens.
 """

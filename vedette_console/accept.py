@@ -7,7 +7,8 @@
   the head of a request; where none waits, requests are answered with 503.
 * A TLS handshake ends within ``HEAD_SECONDS``, and so does the head of each request, from the connection or from its
   own first byte; a head has at most ``HEAD_BYTES``. A body ends within ``BODY_SECONDS`` of its head, not counting while
-  the console does not read it. A peer takes what is sent to it within ``UNREAD_SECONDS``. Else its connection is reset.
+  the console does not read it. A peer acknowledges what is sent to it within ``UNREAD_SECONDS``, and takes ``LEAST``
+  bytes of what waits for it in each. Else its connection is reset.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ AT_ONCE = 1_500
 EACH = 256
 ALL = 2_000
 HEAD_SECONDS, BODY_SECONDS, UNREAD_SECONDS = 10.0, 60.0, 60.0
-HEAD_BYTES = 64 << 10
+HEAD_BYTES = LEAST = 64 << 10
 TURN = 64
 """Connections that one turn of the event loop resets."""
 
@@ -115,6 +116,8 @@ class Timed(HttpToolsProtocol):
         self._in_body = False
         self._head = 0
         """Bytes of the head."""
+        self._unread: asyncio.TimerHandle | None = None
+        """While answers wait for the peer."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast(asyncio.Transport, transport))
@@ -126,6 +129,7 @@ class Timed(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._arrived()
+        self._taken()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -135,6 +139,28 @@ class Timed(HttpToolsProtocol):
         super().data_received(data)
         if self._late is not None and not self._in_body and self._head > HEAD_BYTES:
             self.transport.abort()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_taking()
+
+    def resume_writing(self) -> None:
+        self._taken()
+        super().resume_writing()
+
+    def _await_taking(self) -> None:
+        most = self.transport.get_write_buffer_size() - LEAST
+        self._unread = self.loop.call_later(UNREAD_SECONDS, self._is_unread, most)
+
+    def _is_unread(self, most: int) -> None:
+        if self.transport.get_write_buffer_size() > most:
+            self.transport.abort()
+        else:
+            self._await_taking()
+
+    def _taken(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
 
     def on_headers_complete(self) -> None:
         self._arrived()

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import structlog
-from deltalake.exceptions import DeltaError
 from fastapi import FastAPI
 
 from spark_jobs.tables.schema import AGENTS, ALERTS, ANOMALIES, CAMPAIGNS, HEARTBEATS, RISK, TRIAGE, Table
@@ -20,6 +19,7 @@ from vedette_console.fleet.documents import Documents
 from vedette_console.fleet.service import Fleet
 from vedette_console.hub import Hub
 from vedette_console.settings import Settings
+from vedette_console.steady import Steady
 from vedette_console.web import Problem
 
 LOOK = 3.0
@@ -56,8 +56,8 @@ async def _warm(pool: Pool) -> None:
     """Make the new *Now* of who sees all sites before anybody asks, so that nobody waits for it."""
     try:
         await pool.work(now.now, CONSOLE)
-    except Problem as problem:
-        log.warning("now_unmade", reason=str(problem))
+    except Exception as error:
+        log.warning("now_unmade", reason=str(error)[:500], exc_info=not isinstance(error, Problem))
 
 
 async def _tell(pool: Pool, hub: Hub) -> None:
@@ -65,23 +65,21 @@ async def _tell(pool: Pool, hub: Hub) -> None:
     later: after two changes in a row pages have that of the first."""
     seen: dict[str, tuple[int, ...]] = {}
     again = 0.0
+    steady = {topic: Steady(f"news of {topic}") for topic in NEWS}
     while True:
         for topic, tables in NEWS.items():
-            try:
+            with steady[topic]:
                 versions = await asyncio.to_thread(pool.catalog.versions, tables)
-            except (OSError, DeltaError) as error:
-                log.warning("tables_unreadable", reason=str(error)[:500])
-                continue
-            former, seen[topic] = seen.get(topic), versions
-            late = topic == "now" and 0 < again <= time.monotonic()
-            if former == versions and not late:
-                continue
-            if topic == "now":
-                again = 0.0 if former == versions else time.monotonic() + now.LEAST
-                if former is None or len(hub):
-                    await _warm(pool)
-            if former is not None:
-                hub.publish(topic, {"moved": True})
+                former, seen[topic] = seen.get(topic), versions
+                late = topic == "now" and 0 < again <= time.monotonic()
+                if former == versions and not late:
+                    continue
+                if topic == "now":
+                    again = 0.0 if former == versions else time.monotonic() + now.LEAST
+                    if former is None or len(hub):
+                        await _warm(pool)
+                if former is not None:
+                    hub.publish(topic, {"moved": True})
         await asyncio.sleep(LOOK)
 
 

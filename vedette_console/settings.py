@@ -84,6 +84,8 @@ class Settings:
     """The fleet's folder of ``vedette fleet init``: its roots, documents and online keys."""
     requests: Path | None = None
     """Where replies of agents are kept (``vedette fleet fetch``)."""
+    keep_requests: float = 90 * 24 * HOUR
+    """Seconds after which a request of the console that is over is removed, with its replies."""
     evidence: Path | None = None
     operator: str = ""
     operator_key: Path | None = None
@@ -186,6 +188,8 @@ class Settings:
             yield "--operator and --operator-key go together"
         if not self.database.startswith(("sqlite:", "postgresql://", "postgres://")):
             yield f"--database: expects sqlite:PATH or postgresql://…, not {self.database!r}"
+        if self.keep_requests < 24 * HOUR:
+            yield "--keep-requests: expects at least 1d"
         if self.report_hour is not None and not 0 <= self.report_hour < 24:
             yield f"--report-hour: expects 0 to 23, not {self.report_hour}"
         if self.oidc is not None and not confidential(self.oidc.issuer):

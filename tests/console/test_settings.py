@@ -41,6 +41,7 @@ CERT: dict[str, Any] = {"cert_file": Path("c.pem"), "key_file": Path("k.pem")}
         ({"trusted_proxies": ("proxy",), "public_url": "https://region.example"}, "--trusted-proxy"),
         ({"operator": "ann"}, "go together"),
         ({"report_hour": 24}, "0 to 23"),
+        ({"keep_requests": 3600.0}, "at least 1d"),
     ],
 )
 def test_mistakes(options: dict[str, Any], mistake: str) -> None:

@@ -175,6 +175,12 @@ DOUBTFUL = {
     "name and value in elements": "<a><Key>password</Key><Value>SECRET</Value></a>",
     "an element": "<a><password>SECRET</password></a>",
     "an element's CDATA": "<a><password><![CDATA[SECRET]]></password></a>",
+    "an element's CDATA with an end in it": "<a><password><![CDATA[x</password>SECRET]]></password></a>",
+    "such a one, the second": "<a><password><![CDATA[x]]>y<![CDATA[z</password>SECRET]]></password></a>",
+    "such a one, with attributes": "<a><password type='t'><![CDATA[x</password>SECRET]]></password></a>",
+    "such a one in CDATA, cut": "<a><password><![CDATA[x</password>SECRET",
+    "such a one, named": "<a><Key>password</Key><Value><![CDATA[x</Value>SECRET]]></Value></a>",
+    "such a one, escaped": "&lt;password&gt;&lt;![CDATA[x&lt;/password&gt;SECRET]]&gt;&lt;/password&gt;",
     "an element with attributes": '<wsse:Password Type="http://x#PasswordText">SECRET</wsse:Password>',
     "in hex": "run " + b"password=SECRET;".hex() + " now",
     "pairs": "<38>Nov 29 08:00:00 web1 app: password=SECRET password=z10",
@@ -260,7 +266,7 @@ LONG = (
     "\\n", "a:\n", "a: |\n", "a:\n- ", "[a]=", "a:<![CDATA[", "a: # ", "\\", "a[1]", "a ", "a.", " ", '"', "\n",
     "a='", 'a="', 'a=\\"', "(a=", "x=1,", "a\t", "a\n\t", "form-data; name=a;", "form-data; name=a\n\n", "\r\n--x--",
     "a->", "a:=", "<a>", "</a>", 'a=""', "a={", "<a x='1'>", " a=b", "a=b&", 'a="x",',
-    '\\"a="',
+    '\\"a="', "<a><![CDATA[</a>", "<![CDATA[<a></a>]]>",
 )  # fmt: skip
 
 
@@ -279,6 +285,12 @@ def test_linear(part: str) -> None:
 def test_a_name_without_a_value_takes_nothing() -> None:
     raw = "<38>Nov 29 08:00:00 web1 su: authentication failure; ruser= rhost=192.0.2.7  user="
     assert case(raw.encode(), Rule(fields=("ruser", "user"))).raw() == (raw, 0)
+
+
+def test_an_element_within_cdata_ends_there() -> None:
+    raw = "<a><m><![CDATA[<password>hunter22</password> and more]]></m><m>last</m></a>"
+    redacted = raw.replace("hunter22", MARK)
+    assert case(raw.encode(), Rule(fields=("password",))).raw() == (redacted, 1)
 
 
 def test_what_is_not_meant_stays() -> None:

@@ -1,7 +1,7 @@
 """Answers that are dear and asked often, kept while the tables they come from stay as they are.
 
 ``Memo.get`` gives the newest answer that it has, at once: one thread makes a new one where the tables have moved, and
-whoever asks meanwhile gets the one before. Only the first ever waits.
+whoever asks meanwhile gets the one before. Where there is none, ``BeingMade`` is raised: no thread waits for another.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -19,10 +20,18 @@ MOST = 128
 """Answers kept; the one not asked for longest goes first."""
 
 
+class BeingMade(Exception):
+    """Another thread makes the first answer: ask again when ``over``, which has no result."""
+
+    def __init__(self, over: Future[None]) -> None:
+        super().__init__()
+        self.over = over
+
+
 @dataclass(slots=True)
 class _Entry:
-    lock: Lock = field(default_factory=Lock)
-    """Held while the answer is made."""
+    making: Future[None] | None = None
+    """While a thread makes the answer."""
     has: bool = False
     answer: Any = None
     state: Hashable = None
@@ -42,26 +51,26 @@ class Memo:
     ) -> Answer:
         """The answer for ``key``. It is made anew when ``state`` (versions of tables, a day) is another, at the
         earliest after ``least`` seconds, or when it is older than ``most``; who asks then gets it, while others that
-        ask meanwhile get the former one."""
+        ask meanwhile get the former one. Raises BeingMade where there is no former one."""
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
             self._entries.move_to_end(key)
             while len(self._entries) > self._most:
                 self._entries.popitem(last=False)
-        age = time.monotonic() - entry.since
-        if entry.has and (age < least or (entry.state == state and age < most)):
-            answer: Answer = entry.answer
-            return answer
-        if not entry.lock.acquire(blocking=not entry.has):
-            former: Answer = entry.answer
-            return former
+            age = time.monotonic() - entry.since
+            fresh = age < least or (entry.state == state and age < most)
+            if entry.has and (fresh or entry.making is not None):
+                former: Answer = entry.answer
+                return former
+            if entry.making is not None:
+                raise BeingMade(entry.making)
+            making = entry.making = Future[None]()
         try:
-            if not entry.has or entry.state != state or time.monotonic() - entry.since >= most:
-                entry.answer = make()
-                entry.state = state
-                entry.since = time.monotonic()
-                entry.has = True
-            newest: Answer = entry.answer
-            return newest
+            answer = make()
+            with self._lock:
+                entry.answer, entry.state, entry.since, entry.has = answer, state, time.monotonic(), True
+            return answer
         finally:
-            entry.lock.release()
+            with self._lock:
+                entry.making = None
+            making.set_result(None)

@@ -4,7 +4,8 @@
 what ``who`` may see (``scope``). A table may be written, compacted, vacuumed or missing meanwhile: a question whose
 files are gone is asked once more of the table as it is then. When the one who asked goes away, after ``seconds``, and
 when the pool is closed, DuckDB is interrupted, and again until the question has ended: an interrupt that comes before
-DuckDB has begun is lost. What a question costs is bounded: memory, readers, questions that wait, and time.
+DuckDB has begun is lost. What a question costs is bounded: memory, readers, questions that wait, and time. No user has
+all readers: pages leave one to others, and an export goes on beside no other of the same user.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
@@ -30,8 +32,9 @@ from spark_jobs.tables.duck import BATCH, show
 from spark_jobs.tables.schema import Table
 from spark_jobs.tables.tables import Where
 from vedette_console.data.catalog import Catalog
-from vedette_console.data.memo import Memo
+from vedette_console.data.memo import BeingMade, Memo
 from vedette_console.data.scope import NEEDS, SCOPED
+from vedette_console.data.turns import Turns
 from vedette_console.security.principal import Principal, Scope
 from vedette_console.web import Problem
 
@@ -43,7 +46,11 @@ DISK = "4GB"
 """For what does not fit into memory."""
 READERS = 3
 EXPORTS = 2
+WORKS = 2
+"""Readers of ``work``: for a report, and what pages show at once."""
 WAITING = 200
+WAITING_EACH = 40
+"""Questions of one user that wait."""
 SECONDS = 30.0
 """Of a question, before it is interrupted."""
 EXPORT_SECONDS = 3600.0
@@ -53,6 +60,7 @@ NARROWED = "narrowed"
 NOBODY = Principal("", "user", ())
 LOOK = 0.25
 """Seconds between two looks at whether a browser is still there."""
+LESS = "ask for less: a shorter time, a site, a rule"
 AGAIN = 0.1
 """Seconds between two interrupts of a question that is to end."""
 
@@ -75,24 +83,27 @@ class Reader(TableReader):
         self.memo = memo
         self.who = NOBODY
         self.scope = Scope(False)
+        self.stopped = False
         self._duck = duck
-        self._stop = threading.Event()
+        self._batches: pa.RecordBatchReader | None = None
 
-    def begin(self, who: Principal) -> None:
-        """A question of ``who`` begins."""
+    @contextmanager
+    def question(self, who: Principal) -> Iterator[None]:
+        """Around a question of ``who``, in its thread: DuckDB takes the next only when nothing of this is open."""
         self.who, scope = who, who.sites("read")
         self.scope = Scope(True) if scope.all else scope
-        self._stop.clear()
         self._duck.execute(f"DROP TABLE IF EXISTS {NARROWED}")
+        try:
+            yield
+        finally:
+            if self._batches is not None:
+                self._batches.close()
+                self._batches = None
 
     def stop(self) -> None:
         """End the question, from another thread; what it asks from now on raises ``Stopped``."""
-        self._stop.set()
+        self.stopped = True
         self._duck.interrupt()
-
-    @property
-    def stopped(self) -> bool:
-        return self._stop.is_set()
 
     def files(self, table: Table, where: Where | None = None) -> list[DataFile]:
         """The files of ``table`` in which rows of ``where`` may be."""
@@ -134,7 +145,8 @@ class Reader(TableReader):
         return rows
 
     def stream(self, sql: str) -> Iterator[Row]:
-        for batch in self._ask(sql).to_arrow_reader(BATCH):
+        self._batches = self._ask(sql).to_arrow_reader(BATCH)
+        for batch in self._batches:
             if self.stopped:
                 raise Stopped
             yield from pa.Table.from_batches([batch]).to_pylist()
@@ -187,14 +199,13 @@ class Pool:
         }
         self._database = self._open.enter_context(duckdb.connect(config=settings))
         self._database.execute("SET GLOBAL TimeZone = 'UTC'; SET GLOBAL parquet_metadata_cache = true")
-        self._threads = ThreadPoolExecutor(readers + EXPORTS, thread_name_prefix="tables")
-        self._free: asyncio.LifoQueue[Reader] = asyncio.LifoQueue()
-        self._exports: asyncio.LifoQueue[Reader] = asyncio.LifoQueue()
-        self._waiting = 0
+        self._threads = ThreadPoolExecutor(readers + EXPORTS + WORKS, thread_name_prefix="tables")
+        self._questions = self._readers(readers, each=max(1, readers - 1))
+        self._exports, self._works = self._readers(EXPORTS, each=1), self._readers(WORKS, each=WORKS)
         self._at_work: dict[Reader, asyncio.Future[Any]] = {}
-        for queue, count in ((self._free, readers), (self._exports, EXPORTS)):
-            for _ in range(count):
-                queue.put_nowait(Reader(self._database.cursor(), self.catalog, self.memo))
+
+    def _readers(self, count: int, each: int) -> Turns[Reader]:
+        return Turns([Reader(self._database.cursor(), self.catalog, self.memo) for _ in range(count)], each)
 
     async def close(self) -> None:
         """Interrupt what runs, and end."""
@@ -211,15 +222,14 @@ class Pool:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Answer:
-        """The answer of ``function``. Raises what it raises, and Problem 503 when the tables cannot be asked now."""
-        if self._waiting >= WAITING:
+        """The answer of ``function``. Raises what it raises, Problem 503 when the tables cannot be asked now, and 429
+        when too many questions of ``who`` wait."""
+        waiting = self._questions.waiting
+        if waiting.total() >= WAITING:
             raise _busy()
-        self._waiting += 1
-        try:
-            reader = await self._free.get()
-        finally:
-            self._waiting -= 1
-        return await self._run(self._free, reader, self.seconds, who, lambda: function(reader, *args, **kwargs))
+        if waiting[who.name] >= WAITING_EACH:
+            raise _busy("too many of your questions wait already", 429)
+        return await self._answer(self._questions, self.seconds, who, lambda reader: function(reader, *args, **kwargs))
 
     async def work(
         self,
@@ -229,69 +239,102 @@ class Pool:
         **kwargs: P.kwargs,
     ) -> Answer:
         """The same for what takes long, by a reader that pages do not wait for."""
-        reader = await self._exports.get()
-        return await self._run(self._exports, reader, EXPORT_SECONDS, who, lambda: function(reader, *args, **kwargs))
+        return await self._answer(self._works, EXPORT_SECONDS, who, lambda reader: function(reader, *args, **kwargs))
 
     async def stream(
         self, function: Callable[Concatenate[Reader, P], Iterator[bytes]], who: Principal,
         *args: P.args, **kwargs: P.kwargs,
-    ) -> AsyncIterator[bytes]:  # fmt: skip
-        """The pieces of ``function``, one at a time, by a reader that pages do not wait for.
+    ) -> AsyncGenerator[bytes]:  # fmt: skip
+        """The pieces of ``function``, one at a time, by a reader that pages do not wait for, until ``aclose``.
 
         The first piece is made before this returns, so that what goes wrong at the beginning is raised here. Raises
-        Problem 503 when as many exports as can be run already.
+        Problem 503 when as many exports as can be run already, and Problem 429 when one of ``who`` does.
         """
-        try:
-            reader = self._exports.get_nowait()
-        except asyncio.QueueEmpty:
-            raise _busy("as many exports as may be run already") from None
-        with _unless_it_begins(self._exports, reader):
-            reader.begin(who)
-            pieces = self._pieces(reader, function(reader, *args, **kwargs))
-        first = await anext(pieces, b"")
+        if self._exports.has_all(who.name):
+            raise _busy("an export of yours runs already", 429)
+        if self._exports.empty():
+            raise _busy("as many exports as may be run already")
+        reader = await self._exports.take(who.name)
+        loop = asyncio.get_running_loop()
+        pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        taken = threading.Semaphore(0)
 
-        async def rest() -> AsyncIterator[bytes]:
+        def make() -> None:
+            for piece in function(reader, *args, **kwargs):
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+                while not reader.stopped and not taken.acquire(timeout=LOOK):
+                    pass
+                if reader.stopped:
+                    raise Stopped
+
+        begun = self._begin(self._exports, reader, EXPORT_SECONDS, who, make)
+        begun.add_done_callback(lambda _: pieces.put_nowait(None))
+
+        async def sent() -> AsyncGenerator[bytes]:
             try:
-                yield first
-                async for piece in pieces:
+                piece = await pieces.get()
+                if piece is not None:
+                    yield b""  # only a generator that has begun does at its end what ``finally`` says
+                while piece is not None:
                     yield piece
+                    taken.release()
+                    piece = await pieces.get()
+                begun.result()
             finally:
-                await pieces.aclose()
+                self._stop(reader, begun)
+                taken.release()
 
-        return rest()
+        all = sent()
+        await anext(all, None)
+        return all
 
-    async def _pieces(self, reader: Reader, pieces: Iterator[bytes]) -> AsyncGenerator[bytes]:
-        def following() -> bytes | None:
-            with _named():
-                return next(pieces, None)
+    def _begin(
+        self, home: Turns[Reader], reader: Reader, seconds: float, who: Principal, work: Callable[[], Answer]
+    ) -> asyncio.Future[Answer]:
+        """``work`` of ``who`` in a thread, interrupted after ``seconds``; the reader goes home when that has ended,
+        whoever still waits for it."""
 
-        def overdue() -> None:
-            reader.stop()  # also where the browser is slow, and no piece is under way
-            self._stop(reader, work)
-
-        with _unless_it_begins(self._exports, reader):
-            work = self._begin(reader, following)
-        late = asyncio.get_running_loop().call_later(EXPORT_SECONDS, overdue)
-        try:
-            while (piece := await asyncio.shield(work)) is not None:
-                yield piece
-                work = self._begin(reader, following)
-        finally:
-            late.cancel()
-            self._stop(reader, work)
-            work.add_done_callback(lambda _: self._exports.put_nowait(reader))
-
-    def _begin(self, reader: Reader, work: Callable[[], Answer]) -> asyncio.Future[Answer]:
-        """``work`` in a thread, by ``reader``, noted until it has ended."""
+        def question() -> Answer:
+            with _named(), reader.question(who):
+                return work()
 
         def ended(done: asyncio.Future[Answer]) -> None:
+            late.cancel()
             del self._at_work[reader]
+            home.give(reader)
             if not done.cancelled():
                 done.exception()
 
-        future = self._at_work[reader] = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        future.add_done_callback(ended)
-        return future
+        loop = asyncio.get_running_loop()
+        reader.stopped = False
+        try:
+            begun = self._at_work[reader] = loop.run_in_executor(self._threads, question)
+        except BaseException:  # nothing else would give it back
+            home.give(reader)
+            raise
+        late = loop.call_later(seconds, self._stop, reader, begun)
+        begun.add_done_callback(ended)
+        return begun
+
+    async def _answer(
+        self, home: Turns[Reader], seconds: float, who: Principal, work: Callable[[Reader], Answer]
+    ) -> Answer:
+        """The answer of ``work``; who does not wait for it ends the question. While another question makes what this
+        one needs, too, its reader is others'."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while True:
+            reader = await home.take(who.name)
+            begun = self._begin(home, reader, seconds, who, partial(self._twice, reader, work))
+            try:
+                return await asyncio.shield(begun)
+            except asyncio.CancelledError:
+                self._stop(reader, begun)
+                raise
+            except BeingMade as making:
+                if (left := until - loop.time()) <= 0:
+                    raise _late() from None
+                await asyncio.wait({asyncio.wrap_future(making.over)}, timeout=left)
 
     def _stop(self, reader: Reader, work: asyncio.Future[Any]) -> None:
         """Interrupt ``work``, and again until it has ended; once it has, the reader is another's."""
@@ -299,63 +342,26 @@ class Pool:
             reader.stop()
             asyncio.get_running_loop().call_later(AGAIN, self._stop, reader, work)
 
-    async def _run(
-        self,
-        home: asyncio.LifoQueue[Reader],
-        reader: Reader,
-        seconds: float,
-        who: Principal,
-        work: Callable[[], Answer],
-    ) -> Answer:
-        """``work`` in a thread; the reader is free again when that has ended, whoever still waits for it."""
-        with _unless_it_begins(home, reader):
-            reader.begin(who)
-            future = self._begin(reader, lambda: self._twice(reader, work))
-        late = asyncio.get_running_loop().call_later(seconds, self._stop, reader, future)
-
-        def ended(_: asyncio.Future[Answer]) -> None:
-            late.cancel()
-            home.put_nowait(reader)
-
-        future.add_done_callback(ended)
+    def _twice(self, reader: Reader, work: Callable[[Reader], Answer]) -> Answer:
+        """Do ``work``, in the thread; once more where its files are gone."""
         try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            self._stop(reader, future)
-            raise
-
-    def _twice(self, reader: Reader, work: Callable[[], Answer]) -> Answer:
-        """Do ``work`` in the thread, and once more where its files are gone."""
-        with _named():
-            try:
-                return work()
-            except (duckdb.IOException, duckdb.InvalidInputException, FileNotFoundError):
-                if reader.stopped:
-                    raise
-                self.catalog.forget()
-                return work()
-
-
-@contextmanager
-def _unless_it_begins(home: asyncio.LifoQueue[Reader], reader: Reader) -> Iterator[None]:
-    """Give the reader back when its question does not begin: nothing else would."""
-    try:
-        yield
-    except BaseException:
-        home.put_nowait(reader)
-        raise
+            return work(reader)
+        except (duckdb.IOException, duckdb.InvalidInputException, FileNotFoundError):
+            if reader.stopped:
+                raise
+            self.catalog.forget()
+            return work(reader)
 
 
 @contextmanager
 def _named() -> Iterator[None]:
     """Raise what goes wrong with the tables as Problem 503."""
-    less = "ask for less: a shorter time, a site, a rule"
     try:
         yield
     except (duckdb.InterruptException, Stopped):
-        raise Problem(503, "no answer in time", what_to_do=less) from None
+        raise _late() from None
     except duckdb.OutOfMemoryException:
-        raise Problem(503, "the answer takes more memory than the console has", what_to_do=less) from None
+        raise Problem(503, "the answer takes more memory than the console has", what_to_do=LESS) from None
     except (duckdb.IOException, duckdb.InvalidInputException, DeltaError, OSError) as error:
         log.warning("tables_unreadable", reason=str(error)[:500])
         raise Problem(
@@ -363,8 +369,12 @@ def _named() -> Iterator[None]:
         ) from error
 
 
-def _busy(why: str = "too many questions wait already") -> Problem:
-    return Problem(503, why, what_to_do="try again in a minute", headers={"Retry-After": "60"})
+def _late() -> Problem:
+    return Problem(503, "no answer in time", what_to_do=LESS)
+
+
+def _busy(why: str = "too many questions wait already", status: int = 503) -> Problem:
+    return Problem(status, why, what_to_do="try again in a minute", headers={"Retry-After": "60"})
 
 
 def pool_of(request: Request) -> Pool:

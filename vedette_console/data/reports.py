@@ -1,8 +1,8 @@
 """The HTML reports of a region: made in the background, by hand or once a day, kept in a folder, read in the console.
 
 In the folder, ``NAME.html`` is a report, ``NAME.making`` says that one is asked for, ``NAME.failed`` why it was not
-made. What was asked for when the console ended is made when it starts again. A report is of all sites, so only who sees
-all of them gets it.
+made; where the disk takes that no more, the console knows it until it ends. What was asked for when the console ended
+is made when it starts again. A report is of all sites, so only who sees all of them gets it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from vedette_console.data.now import report_of
 from vedette_console.data.reader import Pool, Reader
 from vedette_console.data.rows import none
 from vedette_console.security.principal import Grant, Principal, Role
+from vedette_console.steady import Steady
 from vedette_console.web import Problem
 
 MAX_DAYS = 31
 MAX_LISTED = 400
-MAX_ASKED = 8
-"""Reports that wait to be made."""
+MAX_ASKED, MAX_OWN = 8, 3
+"""Reports that wait or are made: of all users, and of one."""
+LOOK_SECONDS = 600.0
+"""Between two looks whether it is time for the daily report."""
 NAME = re.compile(r"report-([0-9]{4}-[0-9]{2}-[0-9]{2})-([0-9]{4}-[0-9]{2}-[0-9]{2})")
 CONSOLE = Principal("console", "user", (Grant(Role.VIEWER),))
 """Who asks for what everybody may read who sees all sites."""
@@ -51,6 +54,10 @@ class Reports:
     ) -> None:
         self._folder, self._pool, self._hour, self._clock = folder, pool, hour, clock
         self._asked: asyncio.Queue[str] = asyncio.Queue()
+        self._waiting: dict[str, str] = {}
+        """By report, until it is made, who asked."""
+        self._failed: dict[str, str] = {}
+        """Why reports were not made whose files could not say so."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -60,6 +67,7 @@ class Reports:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
         for marker in sorted(self._folder.glob("*.making")):
             if NAME.fullmatch(marker.stem):
+                self._waiting[marker.stem] = CONSOLE.name
                 self._asked.put_nowait(marker.stem)
         self._tasks = [asyncio.create_task(self._make_all())]
         if self._hour is not None:
@@ -95,20 +103,32 @@ class Reports:
             raise Problem(503, "reports have no folder", what_to_do="start the console with --reports DIR")
         if not 1 <= days <= MAX_DAYS:
             raise Problem(422, f"a report has 1 to {MAX_DAYS} days", where="days", what_to_do="write a number of days")
-        if self._asked.qsize() >= MAX_ASKED:
-            raise Problem(409, "other reports wait to be made", what_to_do="try again in a minute")
         wanted = period(last or self._clock().date(), days)
         name = f"report-{wanted.since}-{wanted.until}"
-        marker = self._folder / f"{name}.making"
-        if not await asyncio.to_thread(marker.exists):
-            await asyncio.to_thread(storage.replace, marker, "")
-            self._asked.put_nowait(name)
+        if name not in self._waiting:
+            await self._ask(who, name, self._folder / f"{name}.making")
         row = await asyncio.to_thread(self._row, self._folder, name)
         assert row is not None
         return row
 
-    @staticmethod
-    def _row(folder: Path, name: str) -> ReportRow | None:
+    async def _ask(self, who: Principal, name: str, marker: Path) -> None:
+        """Raises Problem 409, 503."""
+        own = [*self._waiting.values()].count(who.name) >= MAX_OWN
+        if own or len(self._waiting) >= MAX_ASKED:
+            whose = "of yours" if own else "of others"
+            raise Problem(409, f"reports {whose} wait to be made", what_to_do="try again in a minute")
+        self._waiting[name] = who.name
+        try:
+            await asyncio.to_thread(storage.replace, marker, "")
+        except BaseException as error:
+            del self._waiting[name]
+            if not isinstance(error, OSError):
+                raise
+            raise Problem(503, f"a report cannot be asked for: {error}", what_to_do="look at the disk") from error
+        self._failed.pop(name, None)
+        self._asked.put_nowait(name)
+
+    def _row(self, folder: Path, name: str) -> ReportRow | None:
         match = NAME.fullmatch(name)
         assert match is not None
         made_at, size, state, error = None, 0, "made", ""
@@ -119,6 +139,8 @@ class Reports:
             error, state = (folder / f"{name}.failed").read_text("utf-8"), "failed"
         if (folder / f"{name}.making").exists():
             error, state = "", "making"
+        if name in self._failed:
+            error, state = self._failed[name], "failed"
         if state == "made" and made_at is None:
             return None
         return ReportRow(
@@ -141,22 +163,28 @@ class Reports:
                 making.unlink(missing_ok=True)
             except Exception as error:
                 log.warning("report_failed", report=name, reason=str(error), exc_info=not isinstance(error, Problem))
-                with suppress(OSError):
-                    failed.write_text(str(error)[:500] or type(error).__name__, "utf-8")
+                reason = str(error)[:500] or type(error).__name__
+                try:
+                    failed.write_text(reason, "utf-8")
                     making.unlink(missing_ok=True)
+                except OSError:
+                    self._failed[name] = reason
+            finally:
+                del self._waiting[name]
 
     async def _daily(self) -> None:
         """Ask for the report of the day before, once the hour has come, unless it is there."""
+        steady = Steady("the daily report")
         while True:
             now = self._clock()
             yesterday = now.date() - timedelta(days=1)
             name = f"report-{yesterday}-{yesterday}"
             assert self._folder is not None
             assert self._hour is not None
-            if now.hour >= self._hour and not (self._folder / f"{name}.html").exists():
-                with suppress(Problem):
+            with steady:
+                if now.hour >= self._hour and not (self._folder / f"{name}.html").exists():
                     await self.asked(CONSOLE, 1, yesterday)
-            await asyncio.sleep(600.0)
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 def _html(reader: Reader, wanted: Period) -> str:

@@ -1,7 +1,7 @@
 """Rules as they are typed: lint, explain, test events, plans for hunts; each in a bounded child (``worker.py``).
 
 A rule set that never ends, eats memory or crashes its reader ends the child; the answer then says so (``stopped``).
-AT_ONCE children at a time; more than WAITING who wait are refused.
+AT_ONCE children at a time, of one user one; beyond WAITING that wait, of one user OWN, they are refused.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ import orjson
 
 from vedette.system import child
 from vedette.system.within import within
+from vedette_console.data.turns import Turns
 from vedette_console.fleet.models import Finding, RuleFile
 from vedette_console.fleet.models_asked import EventInput, Explained, Linted, RuleInput, Tested
+from vedette_console.security.principal import Principal
 from vedette_console.settings import Settings
 from vedette_console.web import Problem
 
 MODULE = "vedette_console.fleet.worker"
 SECONDS, MEMORY = 60.0, 2 << 30
 """Of a child: time on the clock, and address space."""
-AT_ONCE, WAITING = 2, 32
+AT_ONCE, WAITING, OWN = 2, 32, 8
 STEM = "console_rule"
 """Name of the file that a single text becomes."""
 ENDINGS = {"sigma": ".yml", "sql": ".sql"}
@@ -34,35 +36,37 @@ ENDINGS = {"sigma": ".yml", "sql": ".sql"}
 class Authoring:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._turns, self._waiting = asyncio.Semaphore(AT_ONCE), 0
+        self._turns = Turns(range(AT_ONCE), 1)
 
-    async def lint(self, rule: RuleInput) -> Linted:
-        row = await self._ask("lint", _files(rule), rule.beside)
+    async def lint(self, who: Principal, rule: RuleInput) -> Linted:
+        row = await self._ask(who, "lint", _files(rule), rule.beside)
         if "stopped" in row:
             return Linted(runs=False, problems=row["problems"], stopped=row["stopped"])
         return Linted(**row)
 
-    async def explain(self, rule: EventInput) -> Explained:
-        row = await self._ask("explain", _files(rule), rule.beside, event=rule.event, format=rule.format,
+    async def explain(self, who: Principal, rule: EventInput) -> Explained:
+        row = await self._ask(who, "explain", _files(rule), rule.beside, event=rule.event, format=rule.format,
                               topic=rule.topic)  # fmt: skip
         return Explained(**{"lines": [], **row})
 
-    async def test(self, rule: RuleInput) -> Tested:
-        row = await self._ask("test", _files(rule), rule.beside)
+    async def test(self, who: Principal, rule: RuleInput) -> Tested:
+        row = await self._ask(who, "test", _files(rule), rule.beside)
         return Tested(**{"ok": False, "events": 0, "sequences": 0, "failures": [], **row})
 
-    async def plan(self, rules: Iterable[RuleFile]) -> tuple[str, list[str], list[Finding]]:
+    async def plan(self, who: Principal, rules: Iterable[RuleFile]) -> tuple[str, list[str], list[Finding]]:
         """Plan of a hunt in Base64, titles of its rules, findings about it. Raises Problem 422 when nothing runs."""
-        row = await self._ask("plan", {file.path: file.text or "" for file in rules}, True)
+        row = await self._ask(who, "plan", {file.path: file.text or "" for file in rules}, True)
         findings = [Finding(**problem) for problem in row["problems"]]
         if not row.get("plan"):
             first = row.get("stopped") or next((said(finding) for finding in findings), "no rule in it")
             raise Problem(422, f"no rule runs: {first}", where="rules", what_to_do="see /rules/lint for each mistake")
         return row["plan"], row["titles"], findings
 
-    async def _ask(self, op: str, files: Mapping[str, str], beside: bool, **more: str) -> dict[str, Any]:
+    async def _ask(
+        self, who: Principal, op: str, files: Mapping[str, str], beside: bool, **more: str
+    ) -> dict[str, Any]:
         """The child's answer, always with "problems"; with "stopped" when it gave none. Raises Problem 429."""
-        if self._waiting >= WAITING:
+        if self._turns.waiting.total() >= WAITING or self._turns.waiting[who.name] >= OWN:
             raise Problem(429, "too many rules are being tried", what_to_do="try again in a moment",
                           headers={"Retry-After": "5"})  # fmt: skip
         order = {
@@ -72,18 +76,17 @@ class Authoring:
             "lookups": [str(path) for path in self._settings.lookups],
             **{"event": "", "format": "auto", "topic": ""}, **more,
         }  # fmt: skip
-        self._waiting += 1
+        turn = await self._turns.take(who.name)
         try:
-            async with self._turns:
-                folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="vedette-console-"))
-                try:
-                    await asyncio.to_thread(write_rules, files, folder)
-                    ended = await child.run_async(MODULE, str(folder), op, data=orjson.dumps(order), seconds=SECONDS,
-                                                  memory=MEMORY)  # fmt: skip
-                finally:
-                    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="vedette-console-"))
+            try:
+                await asyncio.to_thread(write_rules, files, folder)
+                ended = await child.run_async(MODULE, str(folder), op, data=orjson.dumps(order), seconds=SECONDS,
+                                              memory=MEMORY)  # fmt: skip
+            finally:
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         finally:
-            self._waiting -= 1
+            self._turns.give(turn)
         return answer(ended)
 
 

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 import orjson
+import structlog
 
 from vedette.bundle.manifest import rfc3339
 from vedette.rawlog.segment import Segment, SegmentFile, segments
@@ -54,9 +55,11 @@ from vedette_console.fleet.models_asked import (
     Match,
     RuleCount,
 )
-from vedette_console.security.principal import ALL, Principal
+from vedette_console.security.principal import ALL, Principal, user_of
 from vedette_console.settings import Settings
 from vedette_console.web import Problem, part_of, written
+
+log = structlog.get_logger()
 
 MAX_AGENTS, MAX_SEGMENTS, MAX_DEPTH = 10_000, 200_000, 4
 MEMORY = "1g"
@@ -317,7 +320,7 @@ class Backtests:
         title = ", ".join(file.path for file in order.rules if is_rule(file.path))[:200]
         run = Run(secrets.token_hex(8), who.who, title, order.reason, name, since, until, now, order.route, sites,
                   [file.model_dump() for file in order.rules])  # fmt: skip
-        waiting = [run.by.partition(" (token ")[0] for run in self._runs.values() if run.state not in OVER]
+        waiting = [user_of(run.by) for run in self._runs.values() if run.state not in OVER]
         if len(waiting) >= WAITING or waiting.count(who.name) >= OWN:
             raise Problem(429, "too many backtests wait", what_to_do="wait for one to end, or cancel one")
         self._runs[run.id] = run  # it counts from here on
@@ -435,8 +438,10 @@ class Backtests:
                 else:
                     why = next((line for line in reversed(said) if line.strip()), f"it ended with code {code}")
                     await self._write(replace(run, state="failed", not_run=not_run, why=_plain(why, place)))
-            except (OSError, ValueError, TimeoutError) as error:
-                why = str(error) or f"it took longer than {SECONDS / 3600:.0f} hours"
+            except Exception as error:  # also what nobody foresaw: it would be running until the next start
+                if not isinstance(error, OSError | ValueError):
+                    log.exception("console_backtest_failed", backtest=run.id)
+                why = str(error) or type(error).__name__
                 await self._write(replace(run, state="failed", why=_plain(why, place), ended=utc_now(), step=""))
 
     async def _child(self, run: Run, place: Path) -> tuple[Run, int]:
@@ -456,7 +461,7 @@ class Backtests:
                 if step and (step, share) != (run.step, run.share):
                     run = await self._write(replace(run, step=step, share=share))
                 if time.monotonic() > until:
-                    raise TimeoutError
+                    raise TimeoutError(f"it took longer than {SECONDS / 3600:.0f} hours")
             return run, process.returncode
         finally:
             with suppress(ProcessLookupError):

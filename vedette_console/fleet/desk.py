@@ -1,10 +1,12 @@
 """Requests to hosts in the background: asked once, awaited as long as they hold, over outages and restarts.
 
-    REQUESTS/ID/console.json     who asked here and what for, whom at which site; the rest is ``region/requests.py``'s
+    REQUESTS/ID/console.json     who asked here and what for, whom at which site (``notes.py``); the rest is
+                                 ``region/requests.py``'s
 
 * A request is on disk, signed and noted, before it is sent: a console that is killed in the middle goes on with its
   next start, by asking for what lacks (``region.requests.converse``). Agents take a request once, however often it
-  comes. The note is written again when the request is over: lists need nothing else.
+  comes. The note is written again when the request is over: lists need nothing else. In time it is removed, with
+  its request: every hour, and when another is over.
 * A broker that is away is waited for; the request says so.
 * AT_ONCE conversations at the same time: where others wait each has SHARE_SECONDS, so that hosts that are away keep
   nobody waiting who asks hosts that answer. MAX_OPEN requests are under way in all, of one user MAX_OWN.
@@ -17,104 +19,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import orjson
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from vedette.bundle.manifest import rfc3339
 from vedette.fleet.replies import Part, records
-from vedette.fleet.requests import ID, MAX_SKEW, Request
+from vedette.fleet.requests import ID, Request
 from vedette.region import requests
 from vedette.region.hunts import HostFindings, added
 from vedette.region.requests import Answer, Collection
 from vedette.system import foreign
-from vedette.system.durable import write_whole
 from vedette.system.folders import locked
 from vedette.system.trouble import Backoff
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.means import as_given, need_authorities, need_broker, need_key, need_requests, revoked_now
 from vedette_console.fleet.models_asked import AgentAnswer, Job
-from vedette_console.security.principal import Principal
+from vedette_console.fleet.notes import ACT, Note, Notes, Totals
+from vedette_console.security.principal import Principal, user_of
 from vedette_console.settings import Settings
+from vedette_console.steady import Steady
 from vedette_console.web import Problem, written
 
-NOTE = "console.json"
 NO_ANSWER, ANSWERING, NOT_TAKEN = "no answer", "answering", "not taken"
-ACT = {"hunt": "hunt", "evidence": "evidence", "ask": "fleet.ask", "do": "fleet.ask"}
-"""Who may make a request of a kind, and cancel it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums of a request that is over, for lists."""
-
-    whole: int = 0
-    failed: int = 0
-    events: int = 0
-    matches: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Times are UTC microseconds. ``sites``: site by agent, when it was asked. ``more``: what its kind shows besides.
-    ``state``: how it ended; empty: it has not."""
-
-    id: str
-    kind: str
-    title: str
-    by: str
-    operator: str
-    reason: str
-    created: int
-    expires: int
-    fleet: str
-    sites: Mapping[str, str]
-    more: Mapping[str, Any] = field(default_factory=dict)
-    state: str = ""
-    totals: Totals = field(default_factory=Totals)
-
-    def write(self, folder: Path) -> None:
-        """``folder``: REQUESTS/ID. Raises OSError."""
-        write_whole(folder / NOTE, orjson.dumps(asdict(self)), 0o600)
-
-    @classmethod
-    def read(cls, folder: Path) -> Note:
-        """Raises OSError, ValueError."""
-        row = foreign.read((folder / NOTE).read_bytes())
-        try:
-            note = cls(**{**row, "totals": Totals(**row["totals"])})
-            times = foreign.count(note.created, -1), foreign.count(note.expires, -1)
-            if note.id != folder.name or min(times) < 0 or not {*map(type, note.sites.values())} <= {str}:
-                raise ValueError("its id, its times or its sites are none")
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
-            raise ValueError(f"{folder / NOTE} is damaged: {error}") from error
-        return note
-
-    def left(self, now: int) -> float:
-        """Seconds for which agents may act on it. They refuse what comes from the future, as of a clock that was
-        ahead."""
-        return (self.expires - now) / 1e6 if self.created <= now + MAX_SKEW else -math.inf
-
-    def seen(self, who: Principal) -> set[str]:
-        """The agents of it that ``who`` may see."""
-        scope = who.sites()
-        return {agent for agent, site in self.sites.items() if scope.sees(self.fleet, site)}
-
-    def may_cancel(self, who: Principal) -> bool:
-        """Whether all of its agents are at sites where ``who`` may ask the like."""
-        scope = who.sites(ACT[self.kind])
-        return all(scope.sees(self.fleet, site) for site in {*self.sites.values()})
 
 
 class Asked:
@@ -198,7 +134,7 @@ class Asked:
 def job(note: Note, who: Principal, asked: Asked | None, now: int) -> Job:
     """A request for a list or a page, of the agents that ``who`` may see; of a request that is over without its
     replies, where that is all of them."""
-    state, why = asked.state(now) if asked is not None else (note.state, "")
+    state, why = asked.state(now) if asked is not None else (note.state or "expired", "")
     seen, totals = note.seen(who), totals_of(note, who, asked)
     every = asked.collection.answers.items() if asked is not None else ()
     answers = [answer for agent, answer in every if agent in seen]
@@ -257,8 +193,8 @@ SHARE_SECONDS = 30.0
 """Of one conversation while others wait."""
 KEPT = 64
 """Requests whose replies are at hand."""
-LISTED = 2000
-"""Newest requests that are listed."""
+TIDY_SECONDS = 3600.0
+"""Between two looks for requests to remove."""
 
 
 class Desk:
@@ -272,6 +208,10 @@ class Desk:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._recent: OrderedDict[str, Asked] = OrderedDict()
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self.notes = Notes(settings.requests, settings.keep_requests)
+        self._ended = asyncio.Event()
+        """A request is over, since it was looked for some to remove."""
+        self._tidying: asyncio.Task[None] | None = None
         self._lock: int | None = None
         self.fault = ""
         """Why nothing is asked here; empty: it is."""
@@ -282,9 +222,9 @@ class Desk:
             return
         try:
             await asyncio.to_thread(self._take, folder)
-            for note in await asyncio.to_thread(self.notes):
-                if not note.state:
-                    await self._resume(folder, note)
+            for note in await asyncio.to_thread(self.notes.look):
+                await self._resume(folder, note)
+            self._tidying = asyncio.create_task(self._tidy())
         except (OSError, ValueError) as error:
             self.fault = str(error)
             log.error("console_requests_failed", reason=self.fault, action="requests made before do not go on")
@@ -296,9 +236,10 @@ class Desk:
 
     async def stop(self) -> None:
         """Conversations end; their requests go on with the next start."""
-        for task in self._tasks.values():
+        tasks = [*self._tasks.values(), *([self._tidying] if self._tidying is not None else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._lock is not None:
             os.close(self._lock)
 
@@ -328,9 +269,9 @@ class Desk:
         folder, authorities = need_requests(self._settings), need_authorities(self._settings)
         if self.fault:
             raise Problem(503, self.fault, what_to_do="end the other console, or give this one a folder of its own")
-        user = by.partition(" (token ")[0]
+        user = user_of(by)
         under_way = [asked for id in self._tasks if (asked := self._open.get(id)) is not None and not asked.called_off]
-        own = sum(asked.note.by.partition(" (token ")[0] == user for asked in under_way)
+        own = sum(user_of(asked.note.by) == user for asked in under_way)
         if len(under_way) + self._beginning.total() >= MAX_OPEN:
             raise Problem(429, f"{MAX_OPEN} requests are under way", what_to_do="wait for one to end, or cancel one")
         if own + self._beginning[user] >= MAX_OWN:
@@ -410,6 +351,7 @@ class Desk:
             asked.outage = str(error) or repr(error)
             log.exception("console_request_failed", request=asked.note.id, reason=asked.outage)
         finally:
+            self._ended.set()
             self._news(asked.note.id)
 
     def _left(self, asked: Asked) -> float:
@@ -483,19 +425,24 @@ class Desk:
         self._open.pop(note.id, None)
         self._remember(asked)
 
+    async def _tidy(self) -> None:
+        """Remove requests that are over, each hour and when one more is."""
+        steady = Steady("requests that are over")
+        while True:
+            self._ended.clear()
+            with steady:
+                for id in await asyncio.to_thread(self.notes.tidy, self._open, utc_now()):
+                    self._recent.pop(id, None)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TIDY_SECONDS):
+                    await self._ended.wait()
+
     # --- what is known
 
-    def notes(self) -> list[Note]:
-        """The newest first. Blocking."""
-        folder = self._settings.requests
-        if folder is None:
-            return []
-        notes = []
-        for path in folder.glob("*/console.json"):
-            with contextlib.suppress(OSError, ValueError):
-                asked = self._open.get(path.parent.name)
-                notes.append(asked.note if asked is not None else Note.read(path.parent))
-        return sorted(notes, key=lambda note: (-note.created, note.id))[:LISTED]
+    def note(self, id: str) -> Note | None:
+        """One that was listed; None: it is gone. Blocking."""
+        asked = self._open.get(id)
+        return asked.note if asked is not None else self.notes.read(id)
 
     def sees(self, id: str, who: Principal) -> bool:
         """Whether ``who`` may see one that is at hand."""
@@ -512,6 +459,15 @@ class Desk:
 
     def at_work(self, id: str) -> Asked | None:
         return self._open.get(id)
+
+    def at_hand(self, id: str) -> Asked | None:
+        """One that was listed, with its replies; None: it is damaged, or gone. Blocking; raises Problem 503."""
+        try:
+            return self.find(id)
+        except Problem as problem:
+            if problem.status != 404:
+                raise
+            return None
 
     def find(self, id: str) -> Asked:
         """One with its replies. Blocking; raises Problem 404."""

@@ -19,6 +19,7 @@ from vedette.fleet.operators import Operators
 from vedette.region import compare
 from vedette.region.repository import Repository, Signatures, Warned
 from vedette.region.steer.ordering import controller_keys
+from vedette.system.durable import stamp
 
 AGAIN_SECONDS = 60.0
 """After which warnings, which depend on the time, are worked out again."""
@@ -64,15 +65,8 @@ class Documents:
             return self._contents
 
     def _stamp(self, folder: Path) -> tuple[Any, ...]:
-        stamps: list[Any] = []
-        for path in (folder / "tuf" / "timestamp.json", folder / "staged", folder / "staged" / "targets.json",
-                     folder / "staged" / "root.json", folder / "tuf"):  # fmt: skip
-            try:
-                stat = path.stat()
-                stamps.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
-            except OSError:
-                stamps.append(None)
-        return tuple(stamps)
+        names = ("tuf/timestamp.json", "staged", "staged/targets.json", "staged/root.json", "tuf")
+        return tuple(stamp(folder / name) for name in names)
 
     def _read(self, repository: Repository) -> Contents:
         try:

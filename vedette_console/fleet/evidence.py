@@ -107,9 +107,11 @@ class Evidence:
 
     def of(self, who: Principal, alert: str, limit: int = 1000) -> list[EvidencePage]:
         """Requests for one alert, the newest first, without lines but those of the newest."""
-        notes = [note for note in self._desk.notes()
-                 if note.kind == "evidence" and note.more.get("alert") == alert and note.seen(who)]  # fmt: skip
-        return [self.reply(who, note.id, 0, limit if i == 0 else 0) for i, note in enumerate(notes[:20])]
+        pages = list[EvidencePage]()
+        for brief in self._desk.notes.listed(who, "evidence", alert)[:20]:
+            if (asked := self._desk.at_hand(brief.id)) is not None:
+                pages.append(page(asked, who, self._settings, 0, 0 if pages else limit))
+        return pages
 
 
 def store(settings: Settings, asked: Asked) -> None:

@@ -14,12 +14,13 @@ from vedette.region.hunts import added
 from vedette.system import foreign
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.authoring import Authoring, said
-from vedette_console.fleet.desk import Asked, Desk, Note, answer_row, job, totals_of
+from vedette_console.fleet.desk import Asked, Desk, answer_row, job, totals_of
 from vedette_console.fleet.documents import Contents, Documents
 from vedette_console.fleet.live import Beat, Live
 from vedette_console.fleet.means import need_requests, reasoned, signer
 from vedette_console.fleet.models import RuleFile
 from vedette_console.fleet.models_asked import HostCount, HuntOrder, HuntPage, HuntRow, Match, RuleCount
+from vedette_console.fleet.notes import Note
 from vedette_console.fleet.sight import Sight
 from vedette_console.security.principal import ALL, Principal
 from vedette_console.settings import Settings
@@ -52,7 +53,7 @@ class Hunts:
         if not whole and len(whom) > MAX_AGENTS:
             raise Problem(422, f"{len(whom)} agents: at most {MAX_AGENTS} by name", where="group",
                           what_to_do="hunt at fewer sites")  # fmt: skip
-        plan, titles, findings = await self._authoring.plan(order.rules)
+        plan, titles, findings = await self._authoring.plan(who, order.rules)
         request = Request(
             contents.fleet, "hunt", name, now, expires,
             {"since": since, "until": until, "first": order.first, "plan": plan},
@@ -68,14 +69,16 @@ class Hunts:
         return page(asked, who)
 
     def listed(self, who: Principal, offset: int = 0, limit: int = 50) -> Listing[HuntRow]:
-        notes = [note for note in self._desk.notes() if note.kind == "hunt" and note.seen(who)]
-        return part_of(notes, offset, limit, lambda note: row(note, who, self._at_hand(note, who)))
+        part = part_of(self._desk.notes.listed(who, "hunt"), offset, limit, lambda brief: self._desk.note(brief.id))
+        rows = [row(note, who, self._at_hand(note, who)) for note in part.items if note is not None]
+        return Listing(items=rows, total=part.total, next=part.next)
 
     def _at_hand(self, note: Note, who: Principal) -> Asked | None:
-        """The hunt with its replies, where the note's totals are not for ``who``."""
-        if len(note.seen(who)) == len(note.sites):
-            return self._desk.at_work(note.id)
-        return self._desk.find(note.id)
+        """The hunt with its replies, where the note's totals are not all, or not for ``who``; None: it is damaged, or
+        gone meanwhile."""
+        if note.state and len(note.seen(who)) == len(note.sites):
+            return None
+        return self._desk.at_hand(note.id)
 
     def hunt(self, who: Principal, id: str) -> HuntPage:
         """Raises Problem 404."""

@@ -42,6 +42,7 @@ from vedette.system.trouble import Backoff
 from vedette.system.wallclock import utc_now
 from vedette.system.within import is_name
 from vedette_console.fleet.models import Link
+from vedette_console.steady import Steady
 
 log = structlog.get_logger()
 
@@ -277,15 +278,17 @@ class Live:
 
     async def _watch(self) -> None:
         """Notice when the connection comes or goes, and when members change."""
+        steady = Steady("the fleet's link and members")
         while True:
-            if await asyncio.to_thread(self._whereabouts.look):
-                for beat in self._beats.values():
-                    self._locate(beat)
-                self._news("fleet", None)
-            if (state := self._state()) != self._was:
-                self._was, self._since = state, self._clock()
-                self._news("fleet", None)
-                self._news("rollouts", None)
+            with steady:
+                if await asyncio.to_thread(self._whereabouts.look):
+                    for beat in self._beats.values():
+                        self._locate(beat)
+                    self._news("fleet", None)
+                if (state := self._state()) != self._was:
+                    self._was, self._since = state, self._clock()
+                    self._news("fleet", None)
+                    self._news("rollouts", None)
             await asyncio.sleep(LOOK_SECONDS)
 
     # --- what is asked

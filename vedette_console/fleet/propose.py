@@ -9,9 +9,9 @@ with the commands that go on. What it signs stands in the fleet's own record, as
 The files are laid over the present rules and built by a child, ``vedette bundle build``, with its checks and its words:
 with a rule of the proposal that does not run, or a test event that fails, nothing is built. In ``fleet.toml`` the text
 around the group's bundle stays as people wrote it; what the new text means is what the old one means but for this
-bundle (``with_bundle``). One proposal at a time, in a bundle file of its own: none that is there is written over, and
-that of a proposal that is refused is taken away. Nothing is put in force that is not this proposal: when the file has
-other changes, or other documents wait for signatures, it is refused.
+bundle (``with_bundle``). One proposal at a time, others wait, of one user OWN; in a bundle file of its own: none that
+is there is written over, and that of a proposal that is refused is taken away. Nothing is put in force that is not this
+proposal: when the file has other changes, or other documents wait for signatures, it is refused.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import structlog
 
 from vedette.bundle.install import read_bundle
 from vedette.bundle.manifest import rfc3339
@@ -47,9 +48,11 @@ from vedette_console.fleet.means import key_of, need_trust, rule_options
 from vedette_console.fleet.models import Finding, Moved, Proposal, Proposed, RuleFile
 from vedette_console.fleet.overview import target
 from vedette_console.fleet.sight import may_on_group, need_group
-from vedette_console.security.principal import Principal
+from vedette_console.security.principal import Principal, user_of
 from vedette_console.settings import Settings
 from vedette_console.web import Listing, Problem, part_of
+
+log = structlog.get_logger()
 
 DEFAULT = "default"
 _GROUP = re.compile(r"\s*\[\[\s*group\s*\]\]")
@@ -262,7 +265,7 @@ def signed(settings: Settings, data: bytes, fleet: str) -> bytes | None:
 
 WAIT_SECONDS = 20.0
 """For the answer, before the page shows that it is being built."""
-WAITING, KEPT = 10, 200
+WAITING, OWN, KEPT = 10, 3, 200
 ACT = "rollout.propose"
 SIGN = "vedette fleet sign --key YOUR.pem"
 
@@ -311,17 +314,24 @@ class Proposals:
         need_group(who, ACT, contents.fleet, group, {beat.site for beat in self._live.beats(contents.fleet)})
         if bool(asked.rules) == bool(asked.bundle):
             raise Problem(422, "propose either rules or a bundle", where="rules")
-        if len(self._tasks) >= WAITING:
+        building = [user_of(other.by) for other in self._proposals.values() if other.state == "building"]
+        if len(building) >= WAITING:
             raise Problem(429, "too many proposals are being built", what_to_do="try again in a minute")
+        if building.count(who.name) >= OWN:
+            raise Problem(429, f"{OWN} of your proposals are being built", what_to_do="wait for the end of one")
         id = secrets.token_hex(8)
-        try:
-            await asyncio.to_thread((self._folder / id).mkdir, mode=0o700, parents=True)
-        except OSError as error:
-            raise Problem(503, f"the proposal cannot be kept: {error}", what_to_do=f"look at {self._folder}") from error
-        proposed = await self._write(Proposed(
+        proposed = self._proposals[id] = Proposed(  # it counts from here on
             id=id, state="building", by=who.who, reason=asked.reason, created=rfc3339(utc_now()), group=asked.group,
             ruleset=asked.ruleset,
-        ))  # fmt: skip
+        )  # fmt: skip
+        try:
+            await asyncio.to_thread((self._folder / id).mkdir, mode=0o700, parents=True)
+            await self._write(proposed)
+        except BaseException as error:
+            del self._proposals[id]
+            if not isinstance(error, OSError):
+                raise
+            raise Problem(503, f"the proposal cannot be kept: {error}", what_to_do=f"look at {self._folder}") from error
         task = asyncio.create_task(self._conduct(proposed, asked))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -357,14 +367,16 @@ class Proposals:
                 proposed = await self._make(proposed, asked, place)
             except Problem as error:
                 proposed = _refused(proposed, f"{error.body.error}: {error.body.what_to_do}".removesuffix(": "))
-            except (OSError, ValueError, LookupError) as error:
-                proposed = _refused(proposed, *str(error).splitlines()[:50])
+            except Exception as error:  # also what nobody foresaw: it would be building until the next start
+                if not isinstance(error, OSError | ValueError | LookupError):
+                    log.exception("console_proposal_failed", proposal=proposed.id)
+                proposed = _refused(proposed, *(str(error) or repr(error)).splitlines()[:50])
             finally:
                 await asyncio.to_thread(shutil.rmtree, place / "rules", ignore_errors=True)
             await self._write(proposed)
         for old in [*self._proposals][:-KEPT]:
             await asyncio.to_thread(shutil.rmtree, self._folder / old, ignore_errors=True)
-            del self._proposals[old]
+            self._proposals.pop(old, None)
 
     async def _make(self, proposed: Proposed, asked: Proposal, place: Path) -> Proposed:
         """Raises Problem, OSError, ValueError."""

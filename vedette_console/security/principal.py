@@ -133,6 +133,11 @@ class Principal:
         return Scope((ALL, ALL) in places, tuple(sorted(places)))
 
 
+def user_of(who: str) -> str:
+    """The name of the user of a ``Principal.who``, also where that is one of their tokens."""
+    return who.partition(" (token ")[0]
+
+
 def limited(wanted: Iterable[Grant], own: Iterable[Grant]) -> tuple[Grant, ...]:
     """The grants of ``wanted`` that someone with the grants ``own`` can give: no role or place more."""
     own = tuple(own)

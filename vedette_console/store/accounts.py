@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vedette.model.times import lasts
@@ -109,6 +109,16 @@ class Accounts:
             self._grant(name, grants)
             self._still_administered()
             return self.get(name)
+
+    def set_role(self, name: str, role: Role) -> User:
+        """Make ``role`` the highest of a user: where they have their highest now, and at no further place. Raises
+        KeyError and LastAdmin."""
+        with self._database.transaction("users"):
+            held = self.get(name).grants
+            least = min(role.rank, max((grant.role.rank for grant in held), default=0))
+            return self.grant(
+                name, [replace(grant, role=role) if grant.role.rank >= least else grant for grant in held]
+            )
 
     def disable(self, name: str, disabled: bool) -> User:
         """Raises KeyError and LastAdmin. A disabled user's sessions and tokens are refused from now on."""

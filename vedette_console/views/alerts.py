@@ -15,7 +15,7 @@ from spark_jobs.tables.ask import LEVELS
 from vedette_console.data import alerts, complete, counting, export
 from vedette_console.data.models import Alert, AlertRow, Completion, Facets, Histogram, Related
 from vedette_console.data.query import MAX_SEARCH
-from vedette_console.data.reader import ask, pool_of
+from vedette_console.data.reader import ask, pool_of, unless_gone
 from vedette_console.fleet.service import fleet_of
 from vedette_console.pages.filters import Zone
 from vedette_console.pages.render import nothing, page, part, query_of, together
@@ -23,6 +23,7 @@ from vedette_console.pages.render import search as search_link
 from vedette_console.pages.shapes import Bars, of_histogram
 from vedette_console.security.principal import Principal
 from vedette_console.store.store import store_of
+from vedette_console.streams import Streamed
 from vedette_console.views.forms import After, Limit, Q
 from vedette_console.web import Listing, Problem, need
 
@@ -71,11 +72,10 @@ async def export_alerts(
     who: Principal = need("export", audit=True),
 ) -> StreamingResponse:  # fmt: skip
     """All that the search finds, newest first, as NDJSON or CSV."""
-    name = f"alerts-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.{format}"
-    return StreamingResponse(
-        await pool_of(request).stream(export.lines, who, q, format),
-        media_type=export.FORMATS[format],
-        headers={"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"},
+    name = f'attachment; filename="alerts-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.{format}"'
+    pieces = await unless_gone(request.is_disconnected, pool_of(request).stream(export.lines, who, q, format))
+    return Streamed(
+        request, who, pieces, export.FORMATS[format], {"Content-Disposition": f'attachment; filename="{name}"'}
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
+from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import StreamingResponse
 
 from vedette.model.times import written_time
@@ -16,6 +17,7 @@ from vedette_console.pages.render import page, pager
 from vedette_console.security.principal import ACTS, Principal
 from vedette_console.store.audit import as_json
 from vedette_console.store.store import store_of
+from vedette_console.streams import Streamed
 from vedette_console.views.forms import Moment, Stored
 from vedette_console.web import MAX_LIMIT, Listing, Model, Problem, need
 
@@ -80,12 +82,12 @@ async def get_audit_export(
 ) -> StreamingResponse:  # fmt: skip
     """The whole log, a row a line, in order; `vedette region console audit verify FILE` verifies it."""
 
-    def lines() -> Iterator[str]:
-        for entry in store_of(request).audit.all():
-            yield as_json(entry) + "\n"
+    async def lines() -> AsyncGenerator[bytes]:
+        async for entry in iterate_in_threadpool(store_of(request).audit.all()):
+            yield f"{as_json(entry)}\n".encode()
 
     name = 'attachment; filename="vedette-audit.ndjson"'
-    return StreamingResponse(lines(), media_type="application/x-ndjson", headers={"Content-Disposition": name})
+    return Streamed(request, who, lines(), "application/x-ndjson", {"Content-Disposition": name})
 
 
 @api.get("/audit/verify")

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import StreamingResponse
 
 from vedette_console.hub import TOPICS, Full, Hub
-from vedette_console.security.identity import identify
 from vedette_console.security.principal import Principal
+from vedette_console.streams import Streamed
 from vedette_console.web import Problem, need
 
 api = APIRouter(tags=["events"])
 PAUSE = 15.0
 """Seconds without news after which a comment is sent, so that proxies hold the connection open."""
-CHECK = 20.0
-"""Seconds after which it is looked at whether one is still logged in."""
 RETRY = 3_000
 """Milliseconds after which a browser comes back."""
 
@@ -40,28 +36,15 @@ async def get_events(
     hub: Hub = request.app.state.hub
     if hub.full(who):
         raise Problem(429, "too many open event streams", what_to_do="close some pages", headers={"Retry-After": "60"})
-    return StreamingResponse(
-        _stream(request, who, wanted), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
-    )
+    return Streamed(request, who, _stream(hub, who, wanted), "text/event-stream", {"X-Accel-Buffering": "no"})
 
 
-async def _stream(request: Request, who: Principal, topics: frozenset[str]) -> AsyncIterator[str]:
-    hub: Hub = request.app.state.hub
+async def _stream(hub: Hub, who: Principal, topics: frozenset[str]) -> AsyncGenerator[str]:
+    """Until the browser goes, or is cut off and comes back as who they are now."""
     try:
         with hub.subscribe(who, topics) as subscriber:
             yield f"retry: {RETRY}\n: here\n\n"
-            checked = time.monotonic()
             async for message in subscriber.messages(PAUSE):
-                if time.monotonic() - checked > CHECK:
-                    checked = time.monotonic()
-                    if not await _still(request, who):
-                        return
                 yield ": here\n\n" if message is None else f"event: {message[0]}\ndata: {message[1]}\n\n"
     except Full:
         yield "event: missed\ndata: {}\n\n"
-
-
-async def _still(request: Request, who: Principal) -> bool:
-    """Whether it is still the same person with the same grants; else the browser comes back as who they are now."""
-    state = request.app.state
-    return await asyncio.to_thread(identify, request, state.store, state.settings) == who

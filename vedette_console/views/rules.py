@@ -64,7 +64,7 @@ async def get_rule(request: Request, rule_id: str, days: Days = 14, who: Princip
 @api.post("/rules/lint")
 async def lint_rule(body: RuleInput, request: Request, who: Principal = need("rules.try", audit=False)) -> Linted:
     """Mistakes and doubtful parts, with line and column."""
-    return await fleet_of(request).authoring.lint(body)
+    return await fleet_of(request).authoring.lint(who, body)
 
 
 @api.post("/rules/explain")
@@ -72,13 +72,13 @@ async def explain_rule(
     body: EventInput, request: Request, who: Principal = need("rules.try", audit=False)
 ) -> Explained:
     """How the rule is evaluated, and why it fires on the event or does not."""
-    return await fleet_of(request).authoring.explain(body)
+    return await fleet_of(request).authoring.explain(who, body)
 
 
 @api.post("/rules/test")
 async def run_tests(body: RuleInput, request: Request, who: Principal = need("rules.try", audit=False)) -> Tested:
     """Its test events, as in NAME.test.yml."""
-    return await fleet_of(request).authoring.test(body)
+    return await fleet_of(request).authoring.test(who, body)
 
 
 ENDINGS = (".yml", ".yaml", ".sql")

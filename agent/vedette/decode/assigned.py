@@ -70,6 +70,7 @@ _TEXTS = re.compile(r"""(?<![^\s:=,;\[{(])"(?:[^"\\]|\\.)*+"(?=[\s:=,;)}\]]|\Z)"
 """Texts in quotes."""
 _BEGIN = re.compile(r"<(?:[\w.-]{1,200}+:)?+([\w.-]{1,200}+)[^<>]*+\Z")
 _END = re.compile(r"<\\*+/(?:[\w.-]{1,200}+:)?+([\w.-]{1,200}+)")
+_CDATA = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)", re.S)
 _END_OF_PART = re.compile(r"\r?\n--[^\r\n]{1,80}(?:\r?\n(?i:content-)|(?<=--))")
 _SEPARATORS = (",", ";", "|", "&")
 _LINE = re.compile("\n")
@@ -157,7 +158,7 @@ class _Text:
         return self._value(match, lambda _: len(self.text))
 
     def element(self, match: re.Match[str]) -> tuple[int, int]:
-        return match.end(), self._behind(self._ends[match["name"].lower()], match.end())
+        return match.end(), self._end_of(match["name"], match)
 
     def part(self, match: re.Match[str]) -> tuple[int, int]:
         return match.end(), self._behind(self._parts, match.end())
@@ -181,7 +182,7 @@ class _Text:
                 return at, at  # the end of an element
             begin = text.rfind("<", max(0, by - _NEAR), by)
             if begin >= 0 and (element := _BEGIN.match(text, begin, by - 1)) is not None:
-                return at, self._behind(self._ends[element[1].lower()], at)
+                return at, self._end_of(element[1], match)
         sign = text[at : at + 1]
         if by < len(text) and self._written(by, by + 1)[0] == "%" != self._written(by - 1, by)[0]:
             at, sign = by, ""  # in an address it means nothing
@@ -287,13 +288,27 @@ class _Text:
     def _parts(self) -> list[int]:
         return [match.start() for match in _END_OF_PART.finditer(self.text)]
 
+    def _end_of(self, name: str, match: re.Match[str]) -> int:
+        """Where an element ends: outside of CDATA, or in the CDATA in which its begin stands."""
+        sections = {-1, self._section(match.start("by"))}
+        return min(self._behind(self._ends[name.lower(), section], match.end()) for section in sections)
+
     @cached_property
-    def _ends(self) -> Mapping[str, list[int]]:
-        """Of elements, by their names."""
-        ends = defaultdict[str, list[int]](list)
+    def _ends(self) -> Mapping[tuple[str, int], list[int]]:
+        """Of elements, by their names and the CDATA that they are in."""
+        ends = defaultdict[tuple[str, int], list[int]](list)
         for match in _END.finditer(self.text):
-            ends[match[1].lower()].append(match.start())
+            ends[match[1].lower(), self._section(match.start())].append(match.start())
         return ends
+
+    def _section(self, at: int) -> int:
+        """The number of the CDATA that holds ``text[at]``; -1: none."""
+        number = bisect_left(self._sections, (at, 0)) - 1
+        return number if number >= 0 and at < self._sections[number][1] else -1
+
+    @cached_property
+    def _sections(self) -> list[tuple[int, int]]:
+        return [match.span() for match in _CDATA.finditer(self.text)]
 
     @cached_property
     def _texts(self) -> list[tuple[int, int]]:

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from tests.console.kit import WAIT, Console, console
+from tests.looptime import forward
 from tests.waits import eventually
 from vedette_console.hub import BACKLOG, Hub
 from vedette_console.security.principal import Grant, Principal, Role
 from vedette_console.settings import Limits
+from vedette_console.streams import LOOK
 
 
 @contextmanager
@@ -90,6 +93,18 @@ async def test_the_end_of_the_console_ends_streams(tmp_path: Path) -> None:
         served.stop()
         with suppress(httpx2.HTTPError):
             assert [line for line in lines if line.startswith("data: ")] in ([], ["data: {}"])
+
+
+def test_who_may_no_longer(tmp_path: Path) -> None:
+    """Is sent no further news, and comes back as who they are now."""
+    with console(tmp_path) as served, served.as_user("ann", "viewer").stream("GET", "/api/v1/events") as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        served.store.accounts.disable("ann", True)
+        forward(served.app.state.loop, LOOK)
+        served.publish("now", {})
+        with pytest.raises(httpx2.RemoteProtocolError):
+            assert not [line for line in lines if line.startswith("data: ")]
 
 
 async def test_who_does_not_read_loses_the_oldest() -> None:

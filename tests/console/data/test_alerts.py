@@ -16,6 +16,7 @@ from spark_jobs.tables.delta import DeltaTables
 from tests.console.made import row, write_alerts
 from tests.spark_jobs.found import HOSTILE
 from tests.spark_jobs.landed import HOUR, MINUTE, NOON
+from tests.waits import eventually
 from vedette_console.data import alerts, complete, counting, export
 from vedette_console.data.alerts import highlights
 from vedette_console.data.models import Alert
@@ -223,8 +224,10 @@ async def test_export(tmp_path: Path, format: str) -> None:
         pieces = [piece async for piece in await pool.stream(export.lines, ALL, "level:high", format)]
         # The reader is free again, also after a reader that stops in the middle.
         for _ in range(5):
-            async for _piece in await pool.stream(export.lines, ALL, "", format):
-                break
+            half = await pool.stream(export.lines, ALL, "", format)
+            assert await anext(half)
+            await half.aclose()
+            await eventually("its reader", lambda: not pool._exports.has_all(ALL.name))
         with pytest.raises(Problem, match="there is no field"):
             await pool.stream(export.lines, ALL, "foo:bar", format)
         assert [piece async for piece in await pool.stream(export.lines, ALL, "host:nobody", "ndjson")] in ([], [b""])

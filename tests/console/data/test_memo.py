@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 
-from vedette_console.data.memo import Memo
+import pytest
+
+from vedette_console.data.memo import BeingMade, Memo
 
 
 def test_an_answer_is_kept_while_its_state_stays() -> None:
@@ -37,6 +40,24 @@ def test_others_get_the_former_answer_meanwhile() -> None:
     go_on.set()
     maker.join()
     assert memo.get("k", 2, slow) == "new"
+
+
+def test_nobody_waits_for_the_first_answer_in_a_thread() -> None:
+    """Who asks while it is made, well or not, is given what to wait for; others' answers are made meanwhile."""
+    memo = Memo()
+
+    def fails() -> str:
+        with pytest.raises(BeingMade) as raised:
+            memo.get("k", 1, lambda: "twice")
+        making.append(raised.value.over)
+        assert memo.get("other", 1, lambda: "other") == "other"
+        raise ValueError("no answer")
+
+    making = list[Future[None]]()
+    with pytest.raises(ValueError, match="no answer"):
+        memo.get("k", 1, fails)
+    assert making[0].done()
+    assert memo.get("k", 1, lambda: "new") == "new"
 
 
 def test_the_oldest_is_forgotten() -> None:

@@ -24,6 +24,7 @@ from vedette_console.web import Problem
 
 ALL = Principal("ann", "user", (Grant(Role.ADMIN),))
 PLANT = Principal("ben", "user", (Grant(Role.VIEWER, "north", "plant"),))
+BOB = Principal("bob", "user", (Grant(Role.VIEWER),))
 NOBODY = Principal("eve", "user", ())
 SLOW = "SELECT count(*) FROM range(100000000000) a, range(1000) b"
 NEVER = 3600.0
@@ -142,16 +143,18 @@ async def test_a_question_that_begins_late_is_interrupted(tmp_path: Path, way: s
 async def test_an_export_that_begins_late_is_interrupted(tmp_path: Path) -> None:
     """The same of an export whose browser goes away."""
     async with opened(tmp_path) as pool:
-        for _ in range(EXPORTS):
+        for who in (ALL, PLANT):
             question = Begins()
-            pieces = await pool.stream(question.pieces, ALL)
+            pieces = await pool.stream(question.pieces, who)
             assert await anext(pieces) == b"the first"
             task = asyncio.ensure_future(anext(pieces))
             await eventually("the question", question.asked.is_set)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert await pool.work(counted, ALL) == 0
+        await eventually("their readers", lambda: not pool._exports.has_all(ALL.name))
+        pieces = await pool.stream(lambda reader: iter([b"%d" % counted(reader)]), ALL)
+        assert [piece async for piece in pieces] == [b"0"]
 
 
 async def test_a_question_that_does_not_begin_frees_the_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +168,7 @@ async def test_a_question_that_does_not_begin_frees_the_reader(tmp_path: Path, m
 
     async with opened(tmp_path, readers=1) as pool:
         with monkeypatch.context() as patch:
-            patch.setattr(Reader, "begin", fails)
+            patch.setattr(Reader, "question", fails)
             for ask in (pool.ask, pool.work, pool.stream):
                 with pytest.raises(ValueError, match="no beginning"):
                     await ask(counted, ALL)
@@ -173,13 +176,32 @@ async def test_a_question_that_does_not_begin_frees_the_reader(tmp_path: Path, m
             with pytest.raises(ValueError, match="no beginning"):
                 await pool.stream(fails, ALL)
         with monkeypatch.context() as patch:
-            patch.setattr(pool, "_begin", fails)
+            patch.setattr(pool._threads, "submit", fails)
             for ask in (pool.ask, pool.work, pool.stream):
                 with pytest.raises(ValueError, match="no beginning"):
                     await ask(counted, ALL)
         async with asyncio.timeout(DEADLINE):
             assert [await pool.ask(counted, ALL), await pool.work(counted, ALL)] == [0, 0]
             assert [piece async for piece in await pool.stream(pieces, ALL)] == [b"0"]
+
+
+@pytest.mark.parametrize("way", ["ask", "work", "stream"])
+async def test_a_question_that_fails_amid_its_rows_leaves_nothing_open(tmp_path: Path, way: str) -> None:
+    """Though its error, which somebody holds, refers to them."""
+
+    def fails(reader: Reader) -> Any:
+        rows = reader.stream("SELECT range FROM range(10000000)")
+        raise ValueError(f"amid {next(rows)}")
+
+    def pieces(reader: Reader) -> Iterator[bytes]:
+        yield fails(reader)
+
+    async with opened(tmp_path, readers=1) as pool:
+        errors = []
+        for _ in range(EXPORTS + 1):
+            with pytest.raises(ValueError, match="amid") as raised:
+                await getattr(pool, way)(pieces if way == "stream" else fails, ALL)
+            errors.append(raised.value)
 
 
 async def test_a_question_ends_in_time(tmp_path: Path) -> None:
@@ -237,6 +259,34 @@ async def test_as_many_at_a_time_as_readers(tmp_path: Path) -> None:
     async with opened(tmp_path, readers=2) as pool:
         await asyncio.gather(*(pool.ask(watched, ALL) for _ in range(12)))
     assert 1 <= most <= 2
+
+
+async def test_what_two_ask_for_is_made_once_and_holds_one_reader(tmp_path: Path) -> None:
+    """Who waits for what another question makes leaves its reader to others."""
+    go_on, asked, makings = threading.Event(), list[Principal](), list[Principal]()
+
+    def dear(reader: Reader) -> int:
+        def make() -> int:
+            makings.append(reader.who)
+            assert go_on.wait(DEADLINE)
+            return 7
+
+        asked.append(reader.who)
+        return reader.cached("dear", (ALERTS,), make)
+
+    async with opened(tmp_path, readers=2, seconds=NEVER) as pool:
+        first = asyncio.create_task(pool.ask(dear, ALL))
+        await eventually("the making", lambda: makings)
+        others = [asyncio.create_task(pool.ask(dear, who)) for who in (BOB, BOB, ALL)]
+        try:
+            await eventually("another that asks", lambda: len(asked) > 1)
+            async with asyncio.timeout(DEADLINE / 2):
+                assert await pool.ask(counted, PLANT) == 0
+            assert not any(task.done() for task in (first, *others))
+        finally:
+            go_on.set()
+        assert await asyncio.gather(first, *others) == [7] * 4
+    assert makings == [ALL]
 
 
 async def test_rows_of_other_sites_are_not_seen(tmp_path: Path) -> None:

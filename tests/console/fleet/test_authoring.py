@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.console.fleet.kit import ADMIN, VIENNA
+from tests.waits import eventually
 from vedette_console.fleet import authoring
 from vedette_console.fleet.authoring import Authoring
 from vedette_console.fleet.models import RuleFile
@@ -47,33 +50,33 @@ def desk(tmp_path: Path) -> Authoring:
 async def test_lint(desk: Authoring) -> None:
     """Mistakes have line and column, in Sigma and in SQL; a rule may refer to those in the folders beside it."""
     wrong = RULE.replace("k: [needle]", "k: {message|frob: x}")
-    answer = await desk.lint(RuleInput(text=wrong, kind="sigma"))
+    answer = await desk.lint(ADMIN, RuleInput(text=wrong, kind="sigma"))
     (error,) = [problem for problem in answer.problems if problem.severity == "error"]
     assert not answer.runs
     assert (error.line, error.column) == (5, 9)
     assert "frob" in error.message
-    (error,) = (await desk.lint(RuleInput(text=SQL, kind="sql"))).problems
+    (error,) = (await desk.lint(ADMIN, RuleInput(text=SQL, kind="sql"))).problems
     assert (error.line, error.column, error.path) == (2, 47, "console_rule.sql")
-    answer = await desk.lint(RuleInput(text=RULE, kind="sigma"))
+    answer = await desk.lint(ADMIN, RuleInput(text=RULE, kind="sigma"))
     assert answer.runs
     assert [(rule.title, rule.level, rule.kind) for rule in answer.rules] == [("Needle", "high", "detection")]
-    assert (await desk.lint(RuleInput(text=CORRELATION, kind="sigma"))).runs
-    assert not (await desk.lint(RuleInput(text=CORRELATION, kind="sigma", beside=False))).runs
+    assert (await desk.lint(ADMIN, RuleInput(text=CORRELATION, kind="sigma"))).runs
+    assert not (await desk.lint(ADMIN, RuleInput(text=CORRELATION, kind="sigma", beside=False))).runs
 
 
 async def test_explain_and_test_events(desk: Authoring) -> None:
     """Why a rule fires on an event or not; test events that pass, fail, and are none."""
-    answer = await desk.explain(EventInput(text=RULE, kind="sigma", event="a needle <b>"))
+    answer = await desk.explain(ADMIN, EventInput(text=RULE, kind="sigma", event="a needle <b>"))
     assert answer.matches
     assert any("MATCH" in line for line in answer.lines)
     assert not answer.problems
-    assert not (await desk.explain(EventInput(text=RULE, kind="sigma", event="hay"))).matches
-    wrong = await desk.explain(EventInput(text=RULE, kind="sigma", event="x", format="nonsense"))
+    assert not (await desk.explain(ADMIN, EventInput(text=RULE, kind="sigma", event="hay"))).matches
+    wrong = await desk.explain(ADMIN, EventInput(text=RULE, kind="sigma", event="x", format="nonsense"))
     assert "format" in wrong.stopped
-    good = await desk.test(RuleInput(text=RULE, kind="sigma", tests="- match: a needle\n- no_match: hay\n"))
+    good = await desk.test(ADMIN, RuleInput(text=RULE, kind="sigma", tests="- match: a needle\n- no_match: hay\n"))
     assert good.ok
     assert good.events == 2
-    bad = await desk.test(RuleInput(text=RULE, kind="sigma", tests="- match: hay\n- nonsense: 1\n"))
+    bad = await desk.test(ADMIN, RuleInput(text=RULE, kind="sigma", tests="- match: hay\n- nonsense: 1\n"))
     assert not bad.ok
     assert "should match and does not" in bad.failures[0].detail
     assert bad.problems[0].line == 2
@@ -95,7 +98,7 @@ async def test_explain_and_test_events(desk: Authoring) -> None:
 )
 async def test_hostile_text(desk: Authoring, text: str) -> None:
     """Is answered, as every other."""
-    answer = await desk.lint(RuleInput(text=text, kind="sigma", beside=False))
+    answer = await desk.lint(ADMIN, RuleInput(text=text, kind="sigma", beside=False))
     assert answer.problems or answer.stopped or answer.runs
 
 
@@ -103,17 +106,41 @@ async def test_bounds(desk: Authoring, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that takes too long, or too much memory, is ended, and the answer says so; beyond those that may wait
     they are refused; no folder is left behind."""
     monkeypatch.setattr(authoring, "SECONDS", 0.05)
-    assert "longer than" in (await desk.lint(RuleInput(text=RULE, kind="sigma"))).stopped
+    assert "longer than" in (await desk.lint(ADMIN, RuleInput(text=RULE, kind="sigma"))).stopped
     monkeypatch.setattr(authoring, "SECONDS", 60.0)
     monkeypatch.setattr(authoring, "MEMORY", 40 << 20)
-    assert (await desk.lint(RuleInput(text=RULE, kind="sigma"))).stopped
+    assert (await desk.lint(ADMIN, RuleInput(text=RULE, kind="sigma"))).stopped
     monkeypatch.setattr(authoring, "WAITING", 1)
-    running = asyncio.create_task(desk.lint(RuleInput(text=RULE, kind="sigma")))
+    running = [asyncio.create_task(desk.lint(ADMIN, RuleInput(text=RULE, kind="sigma"))) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(Problem) as refused:
-        await desk.lint(RuleInput(text=RULE, kind="sigma"))
+        await desk.lint(ADMIN, RuleInput(text=RULE, kind="sigma"))
     assert refused.value.status == 429
-    await running
+    await asyncio.gather(*running)
+
+
+async def test_one_user_leaves_others_a_turn(desk: Authoring, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one whose rules take long, and who tries many: more than OWN of theirs that wait are refused."""
+    monkeypatch.setattr(authoring, "OWN", 2)
+    run, begun, slow = authoring.child.run_async, list[bytes](), asyncio.Event()
+
+    async def held(*words: str, data: bytes, **more: Any) -> Any:
+        begun.append(data)
+        if b"slow" in data:
+            await slow.wait()
+        return await run(*words, data=data, **more)
+
+    monkeypatch.setattr(authoring.child, "run_async", held)
+    heavy = EventInput(text=RULE, kind="sigma", event="slow needle")
+    tried = [asyncio.create_task(desk.explain(ADMIN, heavy)) for _ in range(3)]
+    await eventually("a child", lambda: begun)
+    with pytest.raises(Problem) as refused:
+        await desk.explain(ADMIN, heavy)
+    assert refused.value.status == 429
+    assert (await desk.explain(VIENNA, EventInput(text=RULE, kind="sigma", event="a needle"))).matches
+    assert len(begun) == 2
+    slow.set()
+    assert all(answer.matches for answer in await asyncio.gather(*tried))
 
 
 async def test_paths(desk: Authoring, tmp_path: Path) -> None:

@@ -165,6 +165,14 @@ async def test_ends(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None
     assert refused.value.status == 409
 
 
+async def test_one_that_ends_as_nobody_foresaw(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has failed, with its reason, and does not wait for a restart."""
+    monkeypatch.setattr(backtest, "link", lambda *_: {}["luck"])
+    desk = Backtests(settings, live(), lambda id: None)
+    page = await ended(desk, (await desk.begin(ADMIN, order())).backtest.id)
+    assert (page.backtest.state, page.backtest.why) == ("failed", "'luck'")
+
+
 async def test_what_is_refused(settings: Settings, tmp_path: Path) -> None:
     """No source, another's, no log, a time that is none, a role that may not."""
     for who, options, more, status in (

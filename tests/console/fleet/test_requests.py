@@ -26,6 +26,7 @@ from vedette.system.wallclock import utc_now
 from vedette_console.fleet import desk, questions
 from vedette_console.fleet.models import RuleFile
 from vedette_console.fleet.models_asked import Action, EvidenceOrder, HuntOrder, Question
+from vedette_console.fleet.notes import Note
 from vedette_console.fleet.service import Fleet
 from vedette_console.web import Problem
 
@@ -223,14 +224,14 @@ async def test_a_full_disk_at_the_end(region: Region, monkeypatch: pytest.Monkey
     """A request that is over and cannot be written down says why, and is over once the disk takes it; a cancelled one
     keeps nobody from asking."""
     monkeypatch.setattr(desk, "MAX_OWN", 1)
-    full, write = True, desk.Note.write
+    full, write = True, Note.write
 
-    def failing(note: desk.Note, folder: Path) -> None:
+    def failing(note: Note, folder: Path) -> None:
         if note.state and full:
             raise OSError(28, "No space left on device")
         write(note, folder)
 
-    monkeypatch.setattr(desk.Note, "write", failing)
+    monkeypatch.setattr(Note, "write", failing)
     async with at_work(region) as (fleet, agents):
         agents.answers = dict.fromkeys(SITES, hits)
         first = (await fleet.hunts.start(ADMIN, order())).hunt.id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from vedette.fleet.certificates import key_pem
 from vedette.fleet.documents import Desired, wanted
 from vedette.region import fleetfile
 from vedette.system.wallclock import utc_now
+from vedette_console.fleet import propose
 from vedette_console.fleet.models import Proposal, Proposed, RuleFile
 from vedette_console.fleet.propose import put_bundle
 from vedette_console.fleet.service import Fleet
@@ -289,6 +291,33 @@ async def test_a_bundle_that_is_there_stays(region: Steered) -> None:
         done = await finished(fleet, await fleet.proposals.propose(VIENNA, proposal()))
         assert (done.state, done.bundle) == ("applied", "bundles/rules-3.vbundle"), done
         assert theirs.read_bytes() == b"an admin's, not planned yet"
+
+
+async def test_slow_builds(region: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one user, also by a token and asked for at once, leave others a place; one that ends as nobody foresaw
+    is refused with its reason, and keeps no place."""
+    monkeypatch.setattr(propose, "OWN", 2)
+    monkeypatch.setattr(propose, "WAIT_SECONDS", 0.0)
+    slow = asyncio.Event()
+
+    async def make(*_: Any) -> Proposed:
+        await slow.wait()
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(propose.Proposals, "_make", make)
+    script = replace(VIENNA, kind="token", label="ci")
+    async with region.console() as fleet:
+        asked = [fleet.proposals.propose(who, proposal()) for who in (VIENNA, script, VIENNA)]
+        begun = await asyncio.gather(*asked, return_exceptions=True)
+        (refused,) = [answer for answer in begun if isinstance(answer, Problem)]
+        assert (refused.status, "2 of your proposals" in str(refused)) == (429, True)
+        assert (await fleet.proposals.propose(ADMIN, proposal())).state == "building"
+        slow.set()
+        for proposed in begun:
+            if isinstance(proposed, Proposed):
+                done = await finished(fleet, proposed)
+                assert (done.state, done.problems[-1].message) == ("refused", "out of luck")
+        await fleet.proposals.propose(VIENNA, proposal())
 
 
 def test_a_bundle_that_came_while_another_was_built(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
 from tests.console.kit import Console, console
+from tests.differences import differences
 from vedette.system.wallclock import utc_now
 from vedette_console.security.oidc import CALLBACK
 from vedette_console.security.principal import Grant, Role
@@ -200,6 +201,29 @@ def test_too_many_groups(tmp_path: Path) -> None:
         provider.claims["_claim_names"] = {"groups": "src1"}
         assert login(served, provider) == "/"
         assert role(served) == ["admin"]
+
+
+def test_another_role_at_no_further_place(tmp_path: Path) -> None:
+    """What the provider says changes the highest role of a user where they have it, and gives no place more."""
+    with both(tmp_path, roles=(*ROLES, ("watch", "viewer"))) as (served, provider), differences() as case:
+        provider.claims["groups"] = ["secops"]
+        assert login(served, provider) == "/"
+        for before, group, after in (
+            ("analyst plants/vienna", "watch", "viewer plants/vienna"),
+            ("analyst plants/vienna,analyst plants/linz", "boss", "admin plants/linz,admin plants/vienna"),
+            ("analyst plants/vienna,viewer */*", "secops", "viewer */*,analyst plants/vienna"),
+            ("analyst plants/vienna,viewer */*", "watch", "viewer */*,viewer plants/vienna"),
+            ("analyst plants/vienna,viewer */*", "boss", "viewer */*,admin plants/vienna"),
+            ("admin */*,operator plants/linz", "watch", "viewer */*,viewer plants/linz"),
+            ("", "boss", ""),
+        ):
+            held = [text.replace("/", " ").split() for text in before.split(",") if text]
+            served.store.accounts.grant("ann", [Grant(Role(role), fleet, site) for role, fleet, site in held])
+            provider.claims["groups"] = [group]
+            assert login(served, provider) == "/"
+            grants = served.store.accounts.get("ann").grants
+            with case(before, group):
+                assert ",".join(f"{grant.role} {grant.fleet}/{grant.site}" for grant in grants) == after
 
 
 def test_who_is_let_go_is_out(tmp_path: Path) -> None:

@@ -39,9 +39,9 @@ from vedette.region.sign import load_key
 from vedette.region.steer.sealed import seal
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.backtest import Run
-from vedette_console.fleet.desk import Note, Totals
 from vedette_console.fleet.hunts import row
 from vedette_console.fleet.models import Proposed
+from vedette_console.fleet.notes import Note, Totals
 from vedette_console.security.principal import Role
 
 pytestmark = pytest.mark.long
