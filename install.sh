@@ -181,6 +181,10 @@ place_of_installation() {
             die 2 "$prefix was copied or moved from $named, whose configuration and data it names: nothing is done with it"
         prefix=$named
     fi
+    for name in releases current; do # .lock: of a run that was killed
+        [ -n "$named" ] || [ -e "$prefix/.lock" ] || [ ! -e "$prefix/$name" ] ||
+            die 2 "$prefix holds releases of another program: give a folder of its own with --prefix"
+    done
     [ -z "$home" ] || [ "$action" != install ] || [ "$home" = "$real" ] ||
         die 2 "$0 is part of the installation in $home: for $prefix take the zip"
 }
@@ -314,7 +318,7 @@ preflight() {
     if [ "$systemd" = yes ] && { [ "$dry_run" = no ] || [ -d /run/systemd/system ]; }; then
         [ -d /run/systemd/system ] ||
             die 16 "systemd does not run here; install with --no-systemd and start 'vedette run' your own way"
-        needs systemctl stat chown chgrp getent
+        needs systemctl stat chown getent
         for base in passwd group; do getent $base vedette >/dev/null || needs groupadd useradd userdel; done
         systemd_version
         number "$systemd_is" || die 10 "'systemctl --version' gives no version"

@@ -18,7 +18,6 @@ find /usr/lib /usr/lib64 -name omelasticsearch.so 2>/dev/null | grep -q . || mis
 find /usr/lib /usr/lib64 -name omrelp.so 2>/dev/null | grep -q . || missing="$missing rsyslog-relp"
 need java default-jre-headless
 if [ "${1:-}" = tests ]; then
-    need faketime faketime
     need chromium chromium
     need mvn maven
     need cc gcc

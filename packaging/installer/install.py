@@ -29,7 +29,7 @@ from installer.host import (
     run,
     write,
 )
-from installer.installation import Installation
+from installer.installation import DEFAULTS, Installation
 from installer.supervise import launcher
 from installer.units import UNITS, Service, last_lines, state
 from installer.watch import Watched, guard
@@ -116,6 +116,8 @@ class Install(Run):
         self.changed = options["unpacked"] == "yes"
         self.guarded = False
         self.user_created = False
+        self.owned: list[Path] = []
+        """Folders of configuration and data that are ours."""
         self.command = Path(options["command"])
         self.addons = AddOns(self.place, self.release, options["release_key"], self.changes)
         self.configuration = Configuration(self.place, self.release, self.changes)
@@ -152,12 +154,13 @@ class Install(Run):
     def _folders(self) -> None:
         place = self.place
         place.report.step = "making folders"
-        for folder in (place.config_dir, place.data_dir):
-            self._own(folder)
+        self.owned = [folder for folder in (place.config_dir, place.data_dir) if self._own(folder)]
+        for folder in self.owned:
             folder.chmod(0o750)
         if not place.systemd:
             return
-        need("chgrp", "vedette", place.config_dir)
+        if place.config_dir in self.owned:
+            need("chown", ":vedette", place.config_dir)
         if need("stat", "-c", "%U", place.data_dir) == "vedette":
             return
         if (place.data_dir / ".vedette").exists():
@@ -165,19 +168,31 @@ class Install(Run):
         else:
             need("chown", "vedette:vedette", place.data_dir)
 
-    def _own(self, folder: Path) -> None:
-        """Make ``folder`` if need be, marked as this installation's when it is new, empty or was so: --purge removes no
-        other's. The mark comes by a rename: in a folder of the user vedette no link is followed."""
-        if not folder.is_dir():
+    def _own(self, folder: Path) -> bool:
+        """Make ``folder`` if need be. Returns whether it is ours: empty, marked or the default; another program's keeps
+        owner and mode. A folder that is empty is marked as this installation's: --purge removes no other's. The mark
+        comes by a rename: in a folder of the user vedette no link is followed."""
+        if folder.is_dir():
+            self.changes.keep_access(folder)
+        else:
             folder.mkdir(parents=True)
             self.changes.created(folder)
-        mark = folder / ".vedette"
-        if (any(folder.iterdir()) and not mark.exists()) or _first_line(mark) == str(self.prefix):
-            return
-        temporary = self.prefix / f".mark.{PID}"
-        temporary.write_text(f"{self.prefix}\n", "utf-8")
-        if run("mv", "-fT", temporary, mark).code:  # maybe to another file system
-            self.place.report.warn(f"{folder} is not marked as of {self.prefix}: --purge will leave it")
+        mark, names = folder / ".vedette", os.listdir(folder)
+        if (mark.exists() or not names) and _first_line(mark) != str(self.prefix):
+            temporary = self.prefix / f".mark.{PID}"
+            temporary.write_text(f"{self.prefix}\n", "utf-8")
+            if not names:
+                self.changes.created(mark)
+            if run("mv", "-fT", temporary, mark).code:  # maybe to another file system
+                self.place.report.warn(f"{folder} is not marked as of {self.prefix}: --purge will leave it")
+        if mark.exists() or names in ([], ["lost+found"]) or folder in DEFAULTS:
+            return True
+        if not self.before:
+            self.place.report.warn(
+                f"{folder} holds other files: it keeps its owner and mode, by which the agent must be able to read it;"
+                f" a file {folder}/.vedette says that all in it is Vedette's"
+            )
+        return False
 
     def _switch(self) -> None:
         place, prefix = self.place, self.prefix
@@ -264,7 +279,7 @@ class Install(Run):
         if not shutil.which("restorecon") or not shutil.which("selinuxenabled") or run("selinuxenabled").code:
             return
         self.place.report.step = "labelling files for SELinux"
-        paths = [self.prefix, self.place.config_dir, self.place.data_dir, *units]
+        paths = [self.prefix, *self.owned, *units]
         if run("restorecon", "-R", *paths).code:
             names = " ".join(str(path) for path in paths)
             self.place.report.warn(f"restorecon failed; where SELinux is enforcing: restorecon -R {names}")

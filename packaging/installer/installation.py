@@ -15,6 +15,7 @@ from installer.host import Failed, Report, facts, link_target
 
 LOCK_SECONDS = 60
 """Time that a watch or supervisor waits for another run to end."""
+DEFAULTS = (Path("/etc/vedette"), Path("/var/lib/vedette"))
 _DEFAULTS = re.compile(r"/opt/vedette|/etc/vedette|/var/lib/vedette|127\.0\.0\.1:514")
 
 

@@ -1,11 +1,10 @@
-"""The real agent on a host whose clock is set (libfaketime) and that stands still for a while (SIGSTOP)."""
+"""The real agent on a host whose clock is set and that stands still for a while (SIGSTOP)."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -41,14 +40,27 @@ correlation:
 level: medium
 """
 
-SLEEP = """import select, time
-time.sleep = lambda seconds: select.select([], [], [], seconds)
+SITE = """import os, time
+
+def ahead():
+    with open(os.environ["CLOCK"]) as file:
+        return int(file.read())
+
+def moved(name, unit):
+    real = getattr(time, name)
+    setattr(time, name, lambda *clock: real(*clock) + ahead() / unit if unit > 1 else real(*clock) + ahead())
+
+for name in os.environ["CLOCKS"].split():
+    moved(name, 1 if name.endswith("_ns") else 10**9)
 """
-"""libfaketime 0.9.10 takes its offset off absolute monotonic deadlines, too, and ``time.sleep`` then fails (EINVAL)."""
+"""Python's own clocks, whose offset is read at every call. libfaketime now and then gives a thread the true time while
+another one reads its file."""
+WALL = "time time_ns"
+ALL = f"{WALL} monotonic monotonic_ns clock_gettime_ns"
 
 
 class Host:
-    """An agent under libfaketime: its wall clock is what ``set`` says, its monotonic clock is the real one."""
+    """An agent whose wall clock is what ``set`` says; its monotonic clock is the real one."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = folder / "clock"
@@ -62,20 +74,17 @@ class Host:
             f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{self.agent.port}"\ntimezone = "UTC"\n'
         )
         (folder / "site").mkdir()
-        (folder / "site" / "sitecustomize.py").write_text(SLEEP)
+        (folder / "site" / "sitecustomize.py").write_text(SITE)
         self.agent.environment = {
             "PYTHONPATH": os.pathsep.join([str(folder / "site"), os.environ.get("PYTHONPATH", "")]),
-            "LD_PRELOAD": preload(),
-            "FAKETIME_TIMESTAMP_FILE": str(self.clock),
-            "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "DONT_FAKE_MONOTONIC": "1",
+            "CLOCK": str(self.clock),
+            "CLOCKS": WALL,
         }
 
     def set(self, offset: float) -> None:
         """The host's clock is ``offset`` seconds ahead of the true time."""
         new = self.clock.with_suffix(".new")
-        new.write_text(f"{offset:+f}")
+        new.write_text(str(round(offset * 1e9)))
         new.rename(self.clock)
         self.offset = offset
 
@@ -96,15 +105,6 @@ class Host:
 
     def titles(self) -> Counter[str]:
         return Counter(alert["rule_title"] for alert in self.agent.alerts())
-
-
-def preload() -> str:
-    """The library, as the program ``faketime`` finds it."""
-    assert shutil.which("faketime"), "faketime is not installed: apt-get install faketime"
-    found = subprocess.run(
-        ["faketime", "-f", "+0", "printenv", "LD_PRELOAD"], capture_output=True, text=True, check=True
-    )
-    return found.stdout.strip()
 
 
 @pytest.fixture
@@ -222,8 +222,7 @@ def test_a_stand_still(host: Host) -> None:
     """Stopped for an hour, as a suspended virtual machine is: what came meanwhile is read afterwards, nothing is lost,
     doubled or in another window, and the agent reports no step of a clock."""
     host.agent.stop()
-    for name in ("FAKETIME_DONT_FAKE_MONOTONIC", "DONT_FAKE_MONOTONIC"):
-        del host.agent.environment[name]  # all its clocks go on while it stands
+    host.agent.environment["CLOCKS"] = ALL  # all its clocks go on while it stands
     host.agent.up()
     at = host.now()
     host.send("marker", at=at)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vedette.inputs.batches import split
+from vedette.inputs.batches import events_of
+from vedette.inputs.batches import split as batch
+from vedette.model.event import MAX_EVENT, Flag
+
+
+def split(payload: bytes) -> list[bytes] | None:
+    """The events of a batch; None: it is none."""
+    run = batch(payload)
+    return None if run is None else list(events_of(run))
+
 
 scalars = (
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8) | st.sampled_from(["},{", "\\", '"'])
@@ -64,3 +74,36 @@ def test_nesting_without_end_is_one_event() -> None:
     deep = b'[{"a":' + b"[" * 900 + b"{},{}" + b"]" * 900 + b"}]"
     assert split(deep) in (None, [deep[1:-1]])
     assert split(b"[" * 100_000) is None
+
+
+LARGE = [b'{"a":"%b"}' % (b"x" * (9 << 10)), b'{"deep":' + b"[" * 30 + b"]" * 30 + b"}", b'{"a":[{},{}]}', b"{}"]
+
+
+@pytest.mark.parametrize("between", [b"\n", b"\n \r\n\n", b",", b" , "])
+def test_a_large_batch(between: bytes) -> None:
+    """Is cut up piece by piece, and has the events of a small one; what is cut is flagged."""
+    long = b'{"a":"%b"}' % (b"x" * (MAX_EVENT + 9))
+    events = [*LARGE * 3, *(b'{"n": %d}' % n for n in range(50_000)), long, *LARGE]
+    payload = between.join(events)
+    run = batch(b"[" + payload + b"]" if b"," in between else payload)
+    assert run is not None
+    assert [event.strip() for event in events_of(run)] == [event[:MAX_EVENT] for event in events]
+    assert [bits for _, bits in run.marks] == [Flag.CUT]
+    assert run.data[run.marks[0][0] :].startswith(long[:MAX_EVENT])
+    for end in (b"{]", b"7]", b"{}"):
+        assert batch(b"[" + b",".join(events) + b"," + end) is None
+    assert batch(b"\n".join(events) + b"\n7") is None
+
+
+@pytest.mark.parametrize("payload", [b"{}\n" * 100_000, b"{}\n \n" * 100_000, b"[" + b"{}," * 99_999 + b"{}]"])
+def test_tiny_events_are_few_objects(payload: bytes) -> None:
+    """However many there are: memory for a few of them at a time, and four bytes for where each ends."""
+    tracemalloc.start()
+    try:
+        run = batch(payload)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert run is not None
+    assert len(run.ends or ()) == 100_000
+    assert most < 3.5 * (1 << 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from contextlib import AbstractAsyncContextManager, closing
 from hashlib import md5
 from pathlib import Path
@@ -352,6 +353,20 @@ async def test_a_batch_is_stored_once(restarted: bool, tmp_path: Path) -> None:
         assert log.payloads() == events
         assert log.counters.dropped["plant", "duplicate"] == 6
         assert holds(log.counters)
+
+
+async def test_a_message_of_tiny_events() -> None:
+    """Takes memory for few objects until it is stored, all of it in one frame."""
+    payload = b"[" + b"{}," * 50_000 + b"{}]"
+    made = subscription(Log(Counters()))
+    tracemalloc.start()
+    try:
+        receive(made, [Message("plant/x", payload, 1, False, False, 1, 1)])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 6 << 20
+    assert made._agent.counters.received["plant"] == 50_001
 
 
 @pytest.mark.parametrize("restarted", [False, True])

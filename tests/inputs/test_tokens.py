@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waits import write_as_before
 from vedette.inputs.tokens import Tokens
 
 
@@ -33,8 +34,10 @@ def test_tokens(tmp_path: Path) -> None:
     path.write_text("another\n")
     assert tokens.fit("Bearer another")
     assert not tokens.fit("Bearer secret-1")
+    write_as_before(path, b"revoked\n")
+    assert not tokens.fit("Bearer another")
     path.unlink()
-    assert tokens.fit("Bearer another")
+    assert tokens.fit("Bearer revoked")
 
 
 def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:

@@ -214,6 +214,57 @@ def test_a_folder_of_somebody_else(host: Stubbed) -> None:
     assert "chown -hR vedette:vedette /var/photos" in host.calls()
 
 
+def access(*folders: Path) -> list[int]:
+    return [folder.stat().st_mode & 0o7777 for folder in folders]
+
+
+def test_another_programs_folder_of_configuration(tmp_path: Path) -> None:
+    """It keeps owner and mode, with a warning, at the next run too. One that is empty, marked or the default is the
+    agent's, with the certificates that were put there before."""
+    host = Stubbed(tmp_path)
+    other, own, default = (host.folder / "etc" / name for name in ("nginx", "own", "vedette"))
+    for folder, name in ((other, "nginx.conf"), (own, ".vedette"), (default, "ca.pem")):
+        folder.mkdir()
+        (folder / name).touch()
+        folder.chmod(0o2755)
+    for expected in (True, False):
+        done = host.run(host.release("1"), "--config-dir", "/etc/nginx")
+        assert done.code == 0, done.text
+        assert ("/etc/nginx holds other files: it keeps its owner and mode" in done.text) == expected
+        assert access(other) == [0o2755]
+        assert not [call for call in host.calls() if "/etc/nginx" in call.split()]
+    for folder in (own, default):
+        assert host.run("/srv/1", "--config-dir", f"/etc/{folder.name}").code == 0
+        assert access(folder) == [0o750]
+        assert f"chown :vedette /etc/{folder.name}" in host.calls()
+
+
+def test_folders_after_an_installation_that_failed(tmp_path: Path) -> None:
+    """Folders that were there before have their modes again, and no mark."""
+    host = Stubbed(tmp_path)
+    folders = host.folder / "etc/vedette", host.folder / "var/empty"
+    for folder in folders:
+        folder.mkdir()
+        folder.chmod(0o2755)
+    (folders[0] / "ca.pem").touch()
+    host.breaks("1")
+    assert host.run(host.release("1"), "--data-dir", "/var/empty").code == 32
+    assert access(*folders) == [0o2755, 0o2755]
+    assert [[path.name for path in folder.iterdir()] for folder in folders] == [["ca.pem"], []]
+
+
+@pytest.mark.parametrize("options", [(), ("--uninstall",), ("--rollback",)])
+def test_another_programs_releases(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A prefix below which another program keeps releases is refused, and nothing of them is deleted."""
+    host = Stubbed(tmp_path)
+    (host.folder / "srv/app/releases/7").mkdir(parents=True)
+    (host.folder / "srv/app/current").symlink_to("releases/7")
+    done = host.run(host.release("1"), "--prefix", "/srv/app", *options)
+    assert done.code == 2, done.text
+    assert "/srv/app holds releases of another program" in done.text
+    assert sorted(path.name for path in (host.folder / "srv/app").rglob("*")) == ["7", "current", "releases"]
+
+
 def test_a_dry_run_by_an_ordinary_user() -> None:
     """--dry-run needs no rights: who may not write anywhere is told what would be done. Without systemd, where it is
     that user who is to install, places that cannot be written to are refused."""

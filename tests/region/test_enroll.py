@@ -13,7 +13,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -56,6 +56,14 @@ def member(verb: str, *arguments: object, code: int = 0) -> str:
 
 def run(*arguments: object, code: int = 0) -> str:
     return member("enroll", *arguments, code=code)
+
+
+@contextmanager
+def opened(folder: Path, now: datetime | None = NOW) -> Iterator[Region]:
+    """The region in ``folder``, which has a broker's address."""
+    with Region.open(folder, now=now) as region:
+        region.broker = URL
+        yield region
 
 
 def test_an_agent_from_the_command_line(tmp_path: Path) -> None:
@@ -171,8 +179,7 @@ def test_agents_know_the_key_of_receipts(tmp_path: Path) -> None:
 
 def test_renewal_is_by_time(tmp_path: Path) -> None:
     """A certificate with more than 30 days left stays; with less it is renewed; none outlives its authority."""
-    with Region.open(tmp_path, now=NOW) as region:
-        region.broker = URL
+    with opened(tmp_path) as region:
         first = region.enroll("a", now=NOW)
         assert not region.enroll("a", now=NOW + timedelta(days=334)).renewed
         later = region.enroll("a", now=NOW + timedelta(days=336))
@@ -186,8 +193,7 @@ def test_renewal_is_by_time(tmp_path: Path) -> None:
 
 def test_allowed_while_the_clock_was_ahead(tmp_path: Path) -> None:
     """Who may enrol with another key within 24 hours may no more when the clock is set right."""
-    with Region.open(tmp_path, now=NOW) as region:
-        region.broker = URL
+    with opened(tmp_path) as region:
         region.admit("a", new_key().public_key(), fleet="default", labels={}, now=NOW)
         region.consent("a", now=NOW + timedelta(days=365))
         with pytest.raises(ValueError, match="'vedette member allow a' lets it enrol again"):
@@ -198,8 +204,7 @@ def test_allowed_while_the_clock_was_ahead(tmp_path: Path) -> None:
 
 def test_renewals_have_a_bound(tmp_path: Path) -> None:
     """A member that renews without end is refused until its earlier certificates have ended; others are not."""
-    with Region.open(tmp_path, now=NOW) as region:
-        region.broker = URL
+    with opened(tmp_path) as region:
         for name in ("a", "b"):
             region.admit(name, new_key().public_key(), fleet="default", labels={}, now=NOW)
         for _ in range(MAX_FORMER):
@@ -268,8 +273,7 @@ def test_a_revoked_member_has_no_earlier_certificate_left(tmp_path: Path) -> Non
     assert len(serials(tmp_path)) == 4
 
     old, end = tmp_path / "old", NOW + timedelta(days=366)
-    with Region.open(old, now=NOW) as region:
-        region.broker = URL
+    with opened(old) as region:
         region.enroll("a", now=NOW)
     known = json.loads((old / "members.json").read_bytes())
     del known["members"][0]["former"]
@@ -290,8 +294,7 @@ def _serial_of(folder: Path) -> int:
 def test_killed_between_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Wherever it is killed, the next run ends with a key and a certificate that fit, and a member in the list; no
     certificate that was written is forgotten when the member is revoked."""
-    with Region.open(tmp_path) as region:
-        region.broker = URL
+    with opened(tmp_path, None) as region:
         region.enroll("a")
     write, count, given = enroll.write_whole, 0, {_serial_of(tmp_path)}
 
@@ -350,22 +353,18 @@ class Site:
         )
         self.broker.config.write_text(text + "\n".join(lines) + "\n")
 
-    def region(self) -> object:
+    def region(self) -> AbstractContextManager[Region]:
         return Region.open(self.folder / "region")
 
     def enroll(self, *names: str, role: str = "agent", fleet: str = "f1") -> None:
-        with self.region() as region:  # type: ignore[attr-defined]
+        with self.region() as region:
             for name in names:
                 region.enroll(name, role=role, fleet=fleet)
 
     def settings(self, name: str) -> MqttSettings:
         home = self.folder / "region" / "members" / name
-        return MqttSettings(
-            url=self.broker.url,
-            ca_file=home / "region-ca.pem",
-            cert_file=home / "agent.pem",
-            key_file=home / "agent.key",
-        )
+        cert, key = home / "agent.pem", home / "agent.key"
+        return MqttSettings(url=self.broker.url, ca_file=home / "region-ca.pem", cert_file=cert, key_file=key)
 
     def client(self, name: str, client_id: str = "", **options: object) -> AbstractAsyncContextManager[MqttClient]:
         return connected(self.settings(name), client_id or name, **options)
@@ -380,6 +379,15 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.enroll("op", role="operator")
     yield made
     made.broker.kill()
+
+
+async def refusal(settings: MqttSettings, client_id: str) -> str:
+    """Why the broker, or its certificate, ends a connection before it is one."""
+    client = MqttClient(settings, client_id, backoff=QUICK)
+    async with client.running():
+        await eventually("the refusal", lambda: client.outage)
+        assert not client.connected.is_set()
+    return client.outage
 
 
 async def denied(client: MqttClient, topic: str) -> None:
@@ -479,18 +487,12 @@ async def test_no_host_without_a_certificate_is_taken_for_a_member(site: Site) -
         url=f"mqtts://127.0.0.1:{port}", ca_file=home / "region-ca.pem", username="enrolment", password_file=password
     )
 
-    async def refused(settings: MqttSettings, client_id: str) -> None:
-        client = MqttClient(settings, client_id, backoff=QUICK)
-        async with client.running():
-            await eventually("the refusal", lambda: client.outage)
-            assert client.outage == "Not authorized"
-
     stolen: list[Message] = []
     async with site.client("a1", "vedette-f1-a1", subscriptions=["vedette/v1/f1/a1/receipts"]) as a1:
         for client_id in ("a1", "land-1", "+", "#"):
-            await refused(guest, client_id)
+            assert await refusal(guest, client_id) == "Not authorized"
         for user in ("a1", "op", "land-1"):
-            await refused(replace(guest, username=user), "vedette-x")
+            assert await refusal(replace(guest, username=user), "vedette-x") == "Not authorized"
         wide = ["#", "vedette/v1/enrolment/#", "vedette/v1/f1/a1/receipts"]
         for client_id in ("vedette-+", "vedette-#", "vedette-x"):
             async with connected(guest, client_id, subscriptions=wide, on_message=stolen.append) as client:
@@ -512,7 +514,7 @@ async def test_revoked(site: Site) -> None:
 
     async with site.client("a1") as a1:
         await a1.publish("vedette/v1/f1/a1/alerts", b"x")
-        with site.region() as region:  # type: ignore[attr-defined]
+        with site.region() as region:
             region.revoke("a1")
             region.revoke("a1")
         assert site.broker.process is not None
@@ -529,9 +531,7 @@ async def test_revoked(site: Site) -> None:
             await a2.publish("vedette/v1/f1/a2/alerts", b"x")
         site.enroll("a1")
         site.broker.restart()
-        await eventually(
-            "a connection by the renewed files", stranger.connected.is_set
-        )  # the renewed files are taken up
+        await eventually("a connection by the renewed files", stranger.connected.is_set)
         await stranger.publish("vedette/v1/f1/a1/alerts", b"x")
 
 
@@ -542,17 +542,10 @@ def test_an_agents_key_makes_no_broker(site: Site, tmp_path: Path) -> None:
     fake = Broker(tmp_path / "fake", tls=(home / "a2/region-ca.pem", home / "a2/agent.pem", home / "a2/agent.key"))
     fake.start()
     site.broker.url = fake.url
-
-    async def scenario() -> str:
-        client = MqttClient(site.settings("a1"), "a1", backoff=QUICK)
-        async with client.running():
-            await eventually("the refusal", lambda: client.outage)
-            assert not client.connected.is_set()
-        return client.outage
-
     try:
         with capture_logs():
-            assert asyncio.run(scenario()).startswith("certificate verify failed: unsuitable certificate purpose")
+            outage = asyncio.run(refusal(site.settings("a1"), "a1"))
+        assert outage.startswith("certificate verify failed: unsuitable certificate purpose")
     finally:
         fake.kill()
 
@@ -586,8 +579,7 @@ async def test_landings_of_the_random_group(site: Site, tmp_path: Path) -> None:
 
 def test_openssl_accepts_the_chain(tmp_path: Path) -> None:
     """``openssl verify``, strictly: agents as clients, the broker as a server, nobody as the other, no one revoked."""
-    with Region.open(tmp_path) as region:
-        region.broker = URL
+    with opened(tmp_path, None) as region:
         region.enroll("a1")
         region.enroll("gone")
         region.revoke("gone")

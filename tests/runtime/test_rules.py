@@ -17,6 +17,7 @@ import pytest
 import vedette.runtime.rulesets.rules
 from tests.e2e.faults import tmpfs
 from tests.lookup.tables import lookup_of
+from tests.waits import write_as_before
 from vedette import compile_rules
 from vedette.bundle.seal import BundleRefused
 from vedette.config.settings import AgentSettings, BundleSettings, Config, RuleSettings
@@ -132,6 +133,9 @@ def test_a_change_is_seen_and_built(tmp_path: Path, folder: Path) -> None:
     new.write_text(RULE.format(word="gamma", number=2) + "\n# longer\n")
     assert rules.changed()
     assert words(run(rules.reload()).engine) == {"alpha", "gamma"}
+    write_as_before(new, new.read_bytes().replace(b"gamma", b"delta"))
+    assert rules.changed()
+    assert words(run(rules.reload()).engine) == {"alpha"}
     new.unlink()
     assert rules.changed()
     assert words(run(rules.reload()).engine) == {"alpha"}

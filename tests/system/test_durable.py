@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
 import pytest
 
+from tests.waits import write_as_before
 from vedette.archive.index import Index
 from vedette.archive.stores import FolderStore
 from vedette.config.settings import ArchiveSettings, RawLogSettings
 from vedette.model.counters import Counters
 from vedette.rawlog.log import RawLog
 from vedette.store.store import own
-from vedette.system.durable import make_folders, write_whole
+from vedette.system.durable import make_folders, stamp, write_whole
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_what_is_there_stays_until_the_new_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,3 +100,31 @@ def test_who_makes_folders_for_what_must_stay(tmp_path: Path, monkeypatch: pytes
     assert tmp_path / "log" in found
     os.close(own(tmp_path / "data" / "store"))
     assert tmp_path / "data" in found
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_looks_as_before(tmp_path: Path, replaced: bool) -> None:
+    """Another of the same size and times is seen, written in place or renamed there; and a file that is gone."""
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    before, size, time = stamp(path), path.stat().st_size, path.stat().st_mtime_ns
+    write_as_before(path, b"new", replaced=replaced)
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (size, time)
+    assert None is not stamp(path) != before
+    path.unlink()
+    assert stamp(path) is None
+
+
+def test_nobody_goes_by_size_and_time_alone() -> None:
+    """Who decides by a file's times whether to read it again asks ``stamp``."""
+    both = re.compile(r"st_mtime_ns[^\n]*st_size|st_size[^\n]*st_mtime_ns|changed = .*st_mtime_ns|stamp = .*st_mtime")
+    at = {
+        str(path.relative_to(ROOT))
+        for package in ("agent/vedette", "vedette_console")
+        for path in (ROOT / package).rglob("*.py")
+        if both.search(path.read_text("utf-8"))
+    }
+    assert at == {
+        "agent/vedette/inputs/files.py",  # a log that grows
+        "agent/vedette/runtime/rulesets/usercache.py",  # the oldest goes
+    }

@@ -240,9 +240,9 @@ def origins(path: str) -> set[str]:
 
 
 def altered(folder: str) -> int:
-    """Modification time of ``folder`` in ns; 0 when it is not there. Raises OSError."""
+    """Time of the last change of ``folder`` in ns; 0 when it is not there. Raises OSError."""
     try:
-        return os.stat(folder or ".").st_mtime_ns
+        return os.stat(folder or ".").st_ctime_ns
     except OSError as error:
         if error.errno not in GONE:
             raise

@@ -13,9 +13,10 @@ from operator import methodcaller
 from typing import Any
 
 from vedette.decode import kafka
-from vedette.inputs.batches import split
+from vedette.inputs.batches import joined, split
+from vedette.inputs.framing import Run, run_of
 from vedette.inputs.settings import KafkaInput
-from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk, Flag
+from vedette.model.event import CHUNK_BYTES, Chunk
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -31,20 +32,16 @@ class Part:
         self.place = place
         self.headless = 0
         """Records of which the headers cannot be read."""
-        self._records: list[tuple[int, str, list[bytes], set[int]]] = []
+        self._records: list[tuple[int, str, Run | None]] = []
 
     def add(self, message: Any, batches: bool, key: bool, headers: frozenset[str]) -> None:
         payload = message.value()
-        events: list[bytes] = []
-        cut: set[int] = set()
+        run = None
         if payload is not None:
-            events = (split(payload) if batches else None) or [payload or b"\n"]
-            if len(payload) > MAX_EVENT:
-                cut = {i for i, event in enumerate(events) if len(event) > MAX_EVENT}
-                events = [event[:MAX_EVENT] for event in events]
+            run = (split(payload) if batches else None) or run_of([payload or b"\n"])
         chosen = self._chosen(message, headers) if headers else []
         origin = kafka.origin(*self.place, message.key() if key else None, chosen)
-        self._records.append((message.offset(), origin, events, cut))
+        self._records.append((message.offset(), origin, run))
 
     def _chosen(self, message: Any, names: frozenset[str]) -> list[tuple[str, bytes]]:
         try:
@@ -57,37 +54,26 @@ class Part:
     def chunks(self, settings: KafkaInput, now: int) -> Iterator[tuple[Chunk | None, int]]:
         """Yield chunks of up to CHUNK_BYTES and a record, each with the offset behind it; None: the records had no
         event."""
-        data = list[bytes]()
-        ends = array("I")
+        runs = list[Run]()
         origin_of = array("H")
-        marks = list[tuple[int, int]]()
         origins: dict[str, int] = {}
         size = 0
         last = len(self._records) - 1
-        for i, (offset, origin, events, cut) in enumerate(self._records):
-            at = origins.setdefault(origin, len(origins)) if events else 0
-            for number, event in enumerate(events):
-                if number in cut:
-                    marks.append((size, int(Flag.CUT)))
-                size += len(event)
-                data.append(event)
-                ends.append(size)
-                origin_of.append(at)
+        for i, (offset, origin, run) in enumerate(self._records):
+            if run is not None:
+                runs.append(run)
+                size += len(run.data)
+                origin_of.extend(array("H", [origins.setdefault(origin, len(origins))]) * len(run.ends or ()))
             if size < CHUNK_BYTES and i < last:
                 continue
-            if data:
+            chunk = None
+            if (whole := joined(runs)) is not None:
                 several = origin_of if len(origins) > 1 else None
-                yield (
-                    Chunk(
-                        settings.name, settings.codec, now, b"".join(data), ends, tuple(origins), several, tuple(marks)
-                    ),
-                    offset + 1,
+                chunk = Chunk(
+                    settings.name, settings.codec, now, whole.data, whole.ends, tuple(origins), several, whole.marks
                 )
-            else:
-                yield None, offset + 1
-            data = []
-            ends = array("I")
+            yield chunk, offset + 1
+            runs = []
             origin_of = array("H")
-            marks = []
             origins = {}
             size = 0

@@ -23,7 +23,7 @@ import asyncio
 from array import array
 from collections.abc import Iterable
 from hashlib import md5
-from itertools import accumulate, islice
+from itertools import chain
 from typing import NamedTuple
 
 import orjson
@@ -32,8 +32,9 @@ import structlog
 from vedette.decode.codecs import Kind, builtin
 from vedette.inputs.acknowledge import Acknowledgements
 from vedette.inputs.base import Surroundings
-from vedette.inputs.batches import split
+from vedette.inputs.batches import events_of, joined, split
 from vedette.inputs.condition import OPENING, WORKS, Condition, failing
+from vedette.inputs.framing import Run, run_of
 from vedette.inputs.settings import MqttInput
 from vedette.model.counters import Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag
@@ -55,19 +56,14 @@ DIGEST = 16
 
 
 class _Gathered(NamedTuple):
-    """A message and its events as they are stored, none empty; ``cut``: which of them were longer."""
+    """A message and its events as they are stored."""
 
     message: Message
-    events: list[bytes]
-    cut: set[int]
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.events))
+    run: Run
 
     def digest(self) -> bytes:
         """Return the MD5 of what is stored: the events without what lay between them."""
-        return md5(b"".join(self.events), usedforsecurity=False).digest()
+        return md5(self.run.data, usedforsecurity=False).digest()
 
 
 class _Seen:
@@ -204,33 +200,29 @@ class MqttSubscription:
             self.client.ack(message)
             return
         batch = split(message.payload) if self._batches else None
-        whole = batch or [message.payload or b"\n"]
-        cut = set[int]()
-        if len(message.payload) > MAX_EVENT:
-            cut = {i for i, event in enumerate(whole) if len(event) > MAX_EVENT}
-        came = _Gathered(message, [event[:MAX_EVENT] for event in whole] if cut else whole, cut)
+        came = _Gathered(message, batch or run_of([message.payload or b"\n"]))
         if message.dup and self._seen.has(message.message_id, message.topic, came.digest()):
-            self._agent.counters.drop(name, Dropped.DUPLICATE, len(whole))
-            self._agent.counters.bytes_in[name] += came.size
+            self._agent.counters.drop(name, Dropped.DUPLICATE, len(came.run.ends or ()))
+            self._agent.counters.bytes_in[name] += len(came.run.data)
             # Its first copy may not be on disk yet.
             self._acknowledgements.owe([message._replace(payload=b"")])
             return
         if batch is None or message.payload[:1] == b"{":  # an array is valid JSON, or it is no batch
-            self._check_json(whole, message.topic)
-        if cut:
+            self._check_json(came.run, message.topic)
+        if came.run.marks:
             reason = f"{len(message.payload)} bytes, of an event {MAX_EVENT} are kept"
             self._log(Log.EVENT_CUT, message.topic, reason, "cut")
         if not self._gathered:
             self._since = self._agent.clock()
             self._came.set()
         self._gathered.append(came)
-        self._bytes += came.size
+        self._bytes += len(came.run.data)
         if self._bytes >= CHUNK_BYTES or len(self._gathered) >= CHUNK_MESSAGES:
             self.flush()
 
-    def _check_json(self, events: list[bytes], topic: str) -> None:
-        """Count the events that should be JSON and are not."""
-        for event in events:
+    def _check_json(self, run: Run, topic: str) -> None:
+        """Count the events that should be JSON and are not, and those that are cut."""
+        for event in events_of(run):
             if self._codec == "json" or event[:1] in (b"{", b"["):
                 try:
                     orjson.loads(event)
@@ -264,35 +256,35 @@ class MqttSubscription:
         self._acknowledgements.owe([came.message._replace(payload=b"") for came in gathered], offset)
 
     def _chunk(self, gathered: list[_Gathered]) -> Chunk:
-        data: list[bytes] = []
-        ends = array("I")
+        runs: list[Run] = []
+        marks: list[tuple[int, int]] = []
+        size = 0
         origin_of = array("H")
         ids = array("H")
         topics: dict[str, int] = {}
-        marks = []
-        size = 0
         for came in gathered:
             message = came.message
-            events = came.events
-            if message.dup or came.cut:
-                for i, start in enumerate(accumulate(map(len, events), initial=size)):
-                    flags = (Flag.DUP if message.dup else 0) | (Flag.CUT if i in came.cut else 0)
-                    if flags and i < len(events):
-                        marks.append((start, int(flags)))
-            ends.extend(islice(accumulate(map(len, events), initial=size), 1, None))
-            size = ends[-1]
-            data += events
+            run = came.run
+            runs.append(run._replace(marks=()))
+            of_run: Iterable[tuple[int, int]] = run.marks
+            if message.dup:
+                cut = dict(run.marks)
+                of_run = ((at, int(Flag.DUP) | cut.get(at, 0)) for at in chain((0,), (run.ends or ())[:-1]))
+            marks += ((size + at, bits) for at, bits in of_run)
+            size += len(run.data)
             origin = topics.setdefault(message.topic, len(topics))
-            origin_of.extend(array("H", [origin]) * len(events))
-            ids.extend(array("H", [message.message_id if message.qos else 0]) * len(events))
+            origin_of.extend(array("H", [origin]) * len(run.ends or ()))
+            ids.extend(array("H", [message.message_id if message.qos else 0]) * len(run.ends or ()))
             if message.qos:
                 self._seen.add(message.message_id, message.topic, came.digest())
+        whole = joined(runs)
+        assert whole is not None
         return Chunk(
             self.settings.name,
             self._codec,
             self._since,
-            b"".join(data),
-            ends=ends,
+            whole.data,
+            ends=whole.ends,
             origins=tuple(topics),
             origin_of=origin_of,
             marks=tuple(marks),

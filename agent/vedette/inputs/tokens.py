@@ -14,6 +14,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from vedette.system.durable import stamp
+
 
 class Tokens:
     """The tokens of one input."""
@@ -27,10 +29,9 @@ class Tokens:
 
     def _read(self) -> None:
         with self._path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            if stat.S_IMODE(status.st_mode) & 0o007:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o007:
                 raise PermissionError(f"{self._path}: all may read these tokens: chmod 640 {self._path}")
-            seen = status.st_ino, status.st_mtime_ns, status.st_size
+            seen = stamp(file.fileno())
             if seen == self._seen:
                 return
             lines = [line.strip() for line in file.read(1 << 20).splitlines()]

@@ -136,10 +136,8 @@ class Chunk:
 
     def flags(self, start: int) -> Flag:
         """The flags of the event that starts at ``start``."""
-        for position, bits in self.marks:
-            if position == start:
-                return Flag(bits)
-        return NO_FLAGS
+        at = bisect_right(self.marks, (start,))
+        return Flag(self.marks[at][1]) if self.marks[at : at + 1] and self.marks[at][0] == start else NO_FLAGS
 
 
 class Frame(NamedTuple):

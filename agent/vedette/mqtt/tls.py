@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-C = TypeVar("C", bound=ssl.SSLContext)
+from vedette.system.durable import stamp
 
-_Version = tuple[int, int, int] | None
+C = TypeVar("C", bound=ssl.SSLContext)
 
 
 class ClientSocket(ssl.SSLSocket):
@@ -100,11 +100,11 @@ class Renewed(Generic[C]):
         self._make = make
         self._files = [path for path in files if path is not None]
         self._context: C | None = None
-        self._seen: list[_Version] = []
+        self._seen: list[tuple[int, int, int] | None] = []
 
     def get(self) -> C:
         """Raises what ``make`` raises, at every call until the files are good."""
-        seen = [_version(path) for path in self._files]
+        seen = [stamp(path) for path in self._files]
         if self._context is None or seen != self._seen:
             self._context = self._make()
             self._seen = seen
@@ -141,14 +141,6 @@ def expiry(cert: Path | None, now: datetime | None = None) -> str:
     if certificate is not None and now < certificate.not_valid_before_utc:
         return f"our certificate {cert} is good only from {certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ} on"
     return ""
-
-
-def _version(path: Path) -> _Version:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _load_authorities(context: ssl.SSLContext, ca: Path) -> None:

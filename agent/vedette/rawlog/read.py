@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from hashlib import md5
 from itertools import groupby, repeat
-from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -243,11 +242,12 @@ def recent_messages(
             if (decoded := chunk(file, at, on_gap)) is not None and decoded.message_ids is not None:
                 numbers = decoded.origin_of or repeat(0)
                 rows = zip(decoded.message_ids, numbers, decoded.spans(), strict=False)
-                for (message_id, number), events in groupby(rows, itemgetter(0, 1)):
-                    spans = [span for _, _, span in events]
-                    for begin, end in [(spans[0][0], spans[-1][1])] if message_id else spans:
-                        digest = md5(decoded.data[begin:end], usedforsecurity=False).digest()
-                        of_segment.append((message_id, decoded.origins[number], digest))
+                for (message_id, number, _), events in groupby(rows, lambda row: (*row[:2], row[0] or row[2])):
+                    spans = (span for *_, span in events)
+                    begin, end = next(spans)
+                    end = max((end for _, end in spans), default=end)
+                    digest = md5(decoded.data[begin:end], usedforsecurity=False).digest()
+                    of_segment.append((message_id, decoded.origins[number], digest))
         newest.extendleft(reversed(of_segment))
         seen += segment.path.stat().st_size if segment.path.exists() else 0
         if len(newest) >= limit or seen >= RECENT_BYTES:

@@ -20,6 +20,7 @@ import structlog
 from vedette.config.settings import AgentSettings
 from vedette.model.counters import Log
 from vedette.region.members import SITE, load
+from vedette.system.durable import stamp
 
 log = structlog.get_logger()
 
@@ -47,7 +48,7 @@ class Whereabouts:
         """``folder`` None: the region has a site of nobody. Raises OSError and ValueError."""
         self._path = None if folder is None else folder / FILE
         self._sites: Mapping[tuple[str, str], str] = {}
-        self._stamp = (0, 0, 0)
+        self._seen: tuple[int, int, int] | None = None
         self._fault = ""
         if self._path is not None:
             self._read(self._path)
@@ -75,13 +76,13 @@ class Whereabouts:
         return Place(site, None if stated is None or stated in (site, *UNSET) else stated)
 
     def _read(self, path: Path) -> bool:
-        status = path.stat()
-        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        if stamp == self._stamp:
+        with path.open("rb") as file:
+            seen = stamp(file.fileno())
+        if seen == self._seen:
             return False
         _, _, members = load(path)
         self._sites = {
             (member.fleet, name): member.labels[SITE] for name, member in members.items() if SITE in member.labels
         }
-        self._stamp = stamp
+        self._seen = seen
         return True

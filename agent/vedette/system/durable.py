@@ -1,5 +1,5 @@
 """Files that are there whole or not at all, and still there after a power cut: written beside, synced, renamed, and
-the folder synced."""
+the folder synced. ``stamp`` tells whether another is there."""
 
 from __future__ import annotations
 
@@ -23,6 +23,16 @@ def write_whole(path: Path, data: bytes, mode: int | None = None) -> None:
         os.fsync(file.fileno())
     temporary.rename(path)
     sync_path(path.parent)
+
+
+def stamp(file: Path | int) -> tuple[int, int, int] | None:
+    """Return what differs once a file was written or replaced, whatever size and times it was given: inode, time of the
+    last change of any kind in ns, bytes. None when it is not there or cannot be looked at."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns, status.st_size
 
 
 def make_folders(path: Path, mode: int = 0o777) -> None:

@@ -85,7 +85,7 @@ class World:
     """A fleet, its documents, and its controller."""
 
     def __init__(self, document: Desired, hosts: Iterable[str], rng: Random | None = None) -> None:
-        self.now, self.document, self.rng = START, document, rng or Random(1)
+        self.now, self.at, self.document, self.rng = START, 0.0, document, rng or Random(1)
         self.rollout: Rollout | None = None
         self.hosts = {id: Host(id) for id in hosts}
         self.worse: Callable[[Host, World], None] = lambda host, world: None
@@ -114,7 +114,7 @@ class World:
 
     def step(self, *, die: str = "") -> bool:
         """One look of the controller. ``die``: it is killed at this point, if it comes there; then True."""
-        moves: list[tuple[Step, Move]] = [*self.steering.moves(self.now)]
+        moves: list[tuple[Step, Move]] = [*self.steering.moves(self.now, self.at)]
         if not moves:
             return False
         if self.steering.watch(moves):
@@ -148,6 +148,7 @@ class World:
     def minute(self, *, die: str = "") -> None:
         """A minute goes by: who is online follows and is heard, the controller looks."""
         self.now += BEAT
+        self.at += BEAT / SECOND
         for host in self.hosts.values():
             if host.online:
                 if not host.deaf:

@@ -12,7 +12,7 @@ from tests.console.fleet.kit import Agents as Members
 from tests.console.fleet.kit import Region
 from tests.fleet.kit import FLEET, desired, group
 from tests.region.anything import nested, objects, spoiled
-from tests.region.steer.kit import BEAT, START, beat, bundle
+from tests.region.steer.kit import BEAT, SECOND, START, beat, bundle
 from tests.waits import eventually
 from vedette.region.repository import Repository
 from vedette.region.steer import controller as controllers
@@ -45,7 +45,7 @@ def test_any_heartbeat_is_read_decided_on_and_kept(tmp_path: Path) -> None:
         if isinstance(row, dict):
             agents.take(f"bad-{rng.randrange(20)}", row, now, retained=rng.random() < 0.2)
         if turn % 20 == 0:
-            moves = [*steering.moves(now)]
+            moves = [*steering.moves(now, now / SECOND)]
             steering.watch(moves)
             steering.take(moves)
             assert steering.shown(now)

@@ -89,7 +89,7 @@ def test_a_controller_that_starts_looks_at_what_it_has_heard() -> None:
         agents.take(host.id, host.beat(world.now + 120 * SECOND), world.now + 120 * SECOND)
     steering = Steering(agents, world.notes)
     steering.follow(world.document, world.rollout, world.now)
-    assert [move.event for _, move in steering.moves(world.now + 120 * SECOND)] == ["rollout_aborted"]
+    assert [move.event for _, move in steering.moves(world.now + 120 * SECOND, 0)] == ["rollout_aborted"]
 
 
 def test_what_stays_goes_through_no_rings() -> None:
@@ -284,6 +284,23 @@ def test_a_clock_that_was_ahead(silent: bool, restarted: bool) -> None:
     world.minutes(150)
     assert world.state == ("aborted" if silent else "done")
     assert [reason.partition(":")[0] for reason in world.notes["c1"].reasons] == ["silence"] * silent
+
+
+@pytest.mark.parametrize("minutes", [9, 70])
+def test_a_clock_that_was_behind(minutes: int) -> None:
+    """At a boot, and set right in the middle of a soak, or after it: the soak lasts as long as it is to, and nobody was
+    silent meanwhile."""
+    world = World(bundle(), SOME)
+    world.minutes(15)
+    world.now -= 7200 * SECOND
+    world.start()
+    world.minutes(minutes)
+    world.now += 7200 * SECOND
+    having = len(world.having())
+    world.minutes(28)
+    assert len(world.having()) == having
+    world.minutes(150)
+    assert world.state == "done"
 
 
 def test_a_clock_that_is_set_to_and_fro() -> None:

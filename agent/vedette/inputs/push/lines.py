@@ -6,14 +6,14 @@ An event's bytes are those of the body (``batches.py``). A body of JSON in sever
 from __future__ import annotations
 
 import re
-from array import array
 from collections import deque
-from collections.abc import Generator, Iterator
-from itertools import accumulate, chain, pairwise
+from collections.abc import Generator
+from functools import partial
 
-from vedette.inputs.batches import split
+from vedette.inputs.batches import elements, events_of, packed
+from vedette.inputs.framing import Run
 from vedette.inputs.push.base import Answer, Protocol, Reading, Refused, Request, answer
-from vedette.inputs.push.pieces import bounded, few, spans
+from vedette.inputs.push.pieces import bounded
 from vedette.model.event import MAX_EVENT
 
 _STEP = 8 << 10
@@ -31,72 +31,27 @@ def cut_up(body: bytes) -> Generator[list[bytes], None, None]:
         at = end
 
 
-class _Kept:
-    """Events of a body of which it is not yet known what it is, as few objects as can be: Python's garbage collection
-    looks at each."""
-
-    def __init__(self) -> None:
-        self._blocks: deque[tuple[bytes, array[int]]] = deque()
-
-    def add(self, events: list[bytes]) -> None:
-        self._blocks.append((b"".join(events), array("I", accumulate(map(len, events)))))
-
-    def taken(self) -> Iterator[list[bytes]]:
-        while self._blocks:
-            data, ends = self._blocks.popleft()
-            yield [data[start:end] for start, end in pairwise(chain((0,), ends))]
-
-
 def _split(body: bytes, whole: bool) -> Generator[list[bytes], None, None]:
     """``batches.split`` in steps; ``whole``: JSON that is no batch is one event."""
     first = body[:1]
-    packed = _Kept()
+    runs = deque[Run]()
+    """Of a body of which it is not yet known what it is: Python's garbage collection looks at each object."""
     single = False
     if first == b"[":
-        if (yield from _elements(body, packed)):
-            yield from packed.taken()
-            return
-        single = whole
+        runs.extend((yield from elements(body, partial(bounded, what="an event"))))
+        single = whole and not runs
     elif first == b"{" and whole:
         for lines in cut_up(body):
-            packed.add(lines)
+            runs.append(packed(lines))
             single = single or not all(line.startswith(b"{") for line in lines)
             yield []
     if single:
         yield [body]
-    for lines in packed.taken():  # also where they are not wanted: to free all at once takes long
-        yield [] if single else lines
-    if not single and not (first == b"{" and whole):
+    elif not runs:
         yield from cut_up(body)
-
-
-def _elements(body: bytes, packed: _Kept) -> Generator[list[bytes], None, bool]:
-    """Whether it is an array of objects; then they are in ``packed``."""
-    if few(body):
-        events = split(body)
-        packed.add(events or [])
-        return events is not None
-    try:
-        for span in spans(body):
-            yield []
-            if span is None:
-                continue
-            start, end, large = span
-            text = body[start:end]
-            if large:
-                if len(text) <= MAX_EVENT:
-                    bounded(text, "an event")
-                events = [text.strip()] if text.strip()[:1] == b"{" else None
-            else:
-                events = split(b"[%b]" % text)
-            if events is None:
-                return False
-            packed.add(events)
-    except Refused as refused:
-        if refused.status != 400:
-            raise
-        return False
-    return True
+    while runs:  # also where they are not wanted: to free all at once takes long
+        lines = list(events_of(runs.popleft()))
+        yield [] if single else lines
 
 
 def _read(request: Request) -> Reading:

@@ -193,7 +193,7 @@ class Controller:
         await self._follow()
         await self._carry_out()
         began = time.perf_counter()
-        moves = [*self._steering.moves(self._clock())]
+        moves = [*self._steering.moves(self._clock(), time.monotonic())]
         self._cost += time.perf_counter() - began
         await self._make(moves)
         await self._renew(now)

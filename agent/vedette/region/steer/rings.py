@@ -180,7 +180,7 @@ def decide(
         return None if note.held else _begin(step, rings, 0, (), agents, now)
     if progress.state not in UNDER_WAY:
         return None
-    # The controller was killed in between, or its clock, which was ahead, is set right: the ring begins now.
+    # The controller was killed in between, or its clock, which was ahead or behind, is set right: the ring begins now.
     if note.ring != progress.ring or max(note.since, note.soak) > now + MAX_SKEW:
         return Move(None, replace(note, ring=progress.ring, since=now, soak=0))
     stands = standing(step, rings, progress, note, agents, now)

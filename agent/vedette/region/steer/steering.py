@@ -7,12 +7,14 @@ Agents that have another change under way stay compared with the time before tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from vedette.fleet.documents import Desired, Progress, Rollout, State
+from vedette.model.times import MAX_SKEW
 from vedette.region.steer.agents import SECOND, Agents
 from vedette.region.steer.gates import limits, tally
 from vedette.region.steer.rings import UNDER_WAY, Move, Note, Step, asked, decide, holds, standing
@@ -27,6 +29,8 @@ class Steering:
         self.desired: Desired | None = None
         self.steps: tuple[Step, ...] = ()
         self.progress: dict[str, Progress] = {}
+        self._clock_led = math.inf
+        """By how many microseconds the clock led the monotonic one at the last look."""
 
     def follow(self, desired: Desired, rollout: Rollout | None, now: int) -> None:
         """These documents are in force."""
@@ -47,12 +51,18 @@ class Steering:
     def note(self, id: str) -> Note:
         return self.notes.get(id, Note())
 
-    def moves(self, now: int) -> Iterator[tuple[Step, Move]]:
-        """What is due."""
+    def moves(self, now: int, at: float) -> Iterator[tuple[Step, Move]]:
+        """What is due. ``at``: the monotonic clock's seconds; where ``now`` is set forward against them rings begin
+        again, and nobody was silent."""
+        led, self._clock_led = self._clock_led, now - at * SECOND
+        leapt = self._clock_led - led > MAX_SKEW
+        if leapt:
+            self.agents.connected = now
         if self.desired is None:
             return
         for step in self.steps:
             progress, note = self.progress.get(step.change.id), self.note(step.change.id)
+            note = replace(note, ring=-1) if leapt else note
             if self.desired.rings:
                 move = decide(step, self.desired.rings, progress, note, self.agents, now)
             elif progress is not None and progress.state in UNDER_WAY:  # there are no rings any more

@@ -51,6 +51,7 @@ from vedette.fleet.spool import Held, Spool
 from vedette.model.counters import Log
 from vedette.runtime.member.reports import Record
 from vedette.runtime.pipeline.context import RunContext
+from vedette.system.durable import stamp
 
 if TYPE_CHECKING:
     from vedette.mqtt.connection import Message
@@ -120,7 +121,7 @@ class Requests:
         self._answers: list[tuple[str, bytes]] = []
         """Refusals to be sent: request, message."""
         self._parts = asyncio.Event()
-        self._signer: tuple[tuple[int, int], Signer] | None = None
+        self._signer: tuple[object, Signer] | None = None
 
     def attach(self, uplink: Any) -> None:
         """Take requests from, and reply by, ``uplink`` (``MqttUplink``), in place of the one before."""
@@ -411,7 +412,7 @@ class Requests:
         if cert is None or key is None:
             raise ValueError("this agent has no certificate to sign replies with: enrol it")
         try:
-            changed = cert.stat().st_mtime_ns, key.stat().st_mtime_ns
+            changed = stamp(cert), stamp(key)
             if self._signer is None or self._signer[0] != changed:
                 self._signer = changed, _signer(config.agent.fleet, config.agent.id, key, cert)
         except OSError as error:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from vedette.lookup.names import SUFFIX, by_itself
 from vedette.plan.database import LIBRARY
 from vedette.system.descriptors import SPENT
+from vedette.system.durable import stamp
 from vedette.system.folders import listed, read_regular
 from vedette.version import __version__
 
@@ -65,7 +66,7 @@ def compiler() -> str:
     from importlib.metadata import PackageNotFoundError, version  # 1 MiB, which an agent with a bundle does not need
 
     package = Path(__file__).parents[1]
-    parts = [f"{path.name} {(stats := path.stat()).st_size} {stats.st_mtime_ns}" for path in listed(package, (".py",))]
+    parts = [f"{path.name} {stamp(path)}" for path in listed(package, (".py",))]
     for library in ("pysigma", "sqlglot"):
         with suppress(PackageNotFoundError):
             parts.append(f"{library} {version(library)}")

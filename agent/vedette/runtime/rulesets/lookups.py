@@ -34,6 +34,7 @@ from vedette.model.counters import Counters, Log
 from vedette.runtime.rulesets.active import POLL_SECONDS, ActiveRules
 from vedette.runtime.rulesets.blobs import Blobs, Gone
 from vedette.runtime.rulesets.lookup_blocks import Blocks, copy, earlier
+from vedette.system.durable import stamp
 
 if TYPE_CHECKING:
     from vedette.delivery.uplink import MqttUplink
@@ -86,7 +87,7 @@ class Lookups:
         self._wake = asyncio.Event()
         self._incoming: dict[str, _Incoming] = {}
         self._errors: dict[str, str] = {}
-        self._seen: dict[Path, tuple[int, int]] = {}
+        self._seen: dict[Path, tuple[int, int, int] | None] = {}
         """Files of the folder on which there is a verdict."""
         self._changing = asyncio.Lock()
 
@@ -342,15 +343,15 @@ class Lookups:
         if folder is None:
             return
         try:
-            signatures = await asyncio.to_thread(_signatures, folder)
+            stamps = await asyncio.to_thread(_stamps, folder)
         except OSError as error:
             self._refuse(str(folder), f"cannot be read: {error.strerror}", host=True)
             return
         self._errors.pop(str(folder), None)
-        for path, signature in signatures.items():
-            if self._seen.get(path) == signature:
+        for path, seen in stamps.items():
+            if self._seen.get(path) == seen:
                 continue
-            self._seen[path] = signature
+            self._seen[path] = seen
             try:
                 part = await asyncio.to_thread(self.installed.take, path)
                 if part is not None:
@@ -405,5 +406,5 @@ class Lookups:
         self._note(name, error=reason)
 
 
-def _signatures(folder: Path) -> dict[Path, tuple[int, int]]:
-    return {path: (stat.st_mtime_ns, stat.st_size) for path in files(folder) for stat in [path.stat()]}
+def _stamps(folder: Path) -> dict[Path, tuple[int, int, int] | None]:
+    return {path: stamp(path) for path in files(folder)}

@@ -38,6 +38,7 @@ from vedette.runtime.alerts.alerts import Credit
 from vedette.runtime.rulesets.compiled import Sources
 from vedette.runtime.rulesets.deadrules import Dead
 from vedette.system import child
+from vedette.system.durable import stamp
 
 if TYPE_CHECKING:
     from vedette.lookup.table import Lookup
@@ -116,7 +117,7 @@ def _kinds(inputs: Iterable[InputSettings]) -> tuple[tuple[str, LogSource], ...]
     return tuple(dict.fromkeys((item.codec, item.logsource) for item in inputs))
 
 
-_Signature = tuple[tuple[str, int, int], ...]
+_Signature = tuple[tuple[Path, tuple[int, int, int] | None], ...]
 
 
 class Rules(ABC):
@@ -363,14 +364,7 @@ class FolderRules(Rules):
         return self._out
 
     def _signature(self) -> _Signature:
-        files = []
-        for path in (*self._own.files(), *links(self._lookups)):
-            try:
-                stat = path.stat()
-                files.append((str(path), stat.st_mtime_ns, stat.st_size))
-            except OSError:
-                files.append((str(path), -1, -1))
-        return tuple(files)
+        return tuple((path, stamp(path)) for path in (*self._own.files(), *links(self._lookups)))
 
     def _built(self) -> list[Path]:
         return list(self._cache.glob("rules-*.vplan"))
