@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.delivery.kit import NOW, Box, alert, block, read, unblock
 from tests.waits import eventually
 from vedette.delivery.directory import DirectoryUplink
-from vedette.delivery.envelope import encode
+from vedette.delivery.envelope import encode, to_row
 from vedette.delivery.landing import partition
 
 
@@ -64,16 +64,20 @@ async def test_directory_lands_alerts_and_status(box: Box, tmp_path: Path) -> No
 
 
 async def test_directory_keeps_what_it_cannot_read(box: Box, tmp_path: Path) -> None:
-    """An alert of a newer schema goes to ``bad`` with its bytes; its neighbours land."""
+    """An alert of a newer schema, and one of a wrong type, go to ``bad`` with their bytes; their neighbours land, also
+    one without a column that a former version did not have."""
     folder = tmp_path / "landing"
-    newer = msgpack.packb({"schema_version": 99})
-    box.put_bytes([(1, encode(alert(1))), (2, newer), (3, encode(alert(3)))])
+    newer, wrong = msgpack.packb({"schema_version": 99}), msgpack.packb(to_row(alert(4)) | {"host": 5})
+    former = to_row(alert(5))
+    del former["bundle"]
+    box.put_bytes([(1, encode(alert(1))), (2, newer), (3, encode(alert(3))), (4, wrong), (5, msgpack.packb(former))])
     async with directory(box, folder):
         await eventually("an empty outbox", lambda: box.outbox.depth == 0)
-    assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 3]
-    (bad,) = read(folder, "bad")
-    assert bad["payload"] == newer
-    assert "99" in bad["reason"]
+    assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 3, 5]
+    bad = {row["payload"]: row["reason"] for row in read(folder, "bad")}
+    assert bad.keys() == {newer, wrong}
+    assert "99" in bad[newer]
+    assert "host" in bad[wrong]
 
 
 async def test_directory_that_cannot_be_written(box: Box, tmp_path: Path) -> None:

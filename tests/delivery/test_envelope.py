@@ -100,7 +100,7 @@ def test_an_alert_comes_back(alert: Alert) -> None:
     """Decoding gives the alert that was encoded, and its row."""
     data = envelope.encode(alert)
     assert envelope.decode(data) == alert
-    assert envelope.decode_row(data) == envelope.to_row(alert)
+    assert envelope.decode_row(data) == envelope.own_row(data) == envelope.to_row(alert)
 
 
 @settings(max_examples=100)

@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from vedette.delivery.envelope import dead_letter, decode_row, landed, status_row
+from vedette.delivery.envelope import dead_letter, decode_row, landed, own_row, status_row
 from vedette.delivery.landing import LandingFolder, Unwritable
 from vedette.delivery.queue import Source
 from vedette.delivery.receipts import ranges
@@ -129,13 +129,21 @@ class DirectoryUplink:
 
     def _write(self, folder: LandingFolder, pending: list[tuple[int, bytes]], now: int) -> None:
         """Write what is not in the landing yet; raises Unwritable."""
+        left = [(seq, data) for seq, data in pending if seq not in self._written]
+        try:  # nearly always this version encoded them all
+            rows = {seq: self._landed(own_row(data), now) for seq, data in left}
+            if rows:
+                folder.write("alerts", list(rows.values()), now)
+        except ValueError:
+            self._write_checked(folder, left, now)
+        self._written.update(seq for seq, _ in left)
+
+    def _write_checked(self, folder: LandingFolder, left: list[tuple[int, bytes]], now: int) -> None:
         alerts: dict[int, dict[str, Any]] = {}
         bad: dict[int, dict[str, Any]] = {}
-        for seq, data in pending:
-            if seq in self._written:
-                continue
+        for seq, data in left:
             try:
-                alerts[seq] = landed(decode_row(data), received_at=now, collector_id=self._collector, topic="")
+                alerts[seq] = self._landed(decode_row(data), now)
             except ValueError as error:
                 bad[seq] = dead_letter(data, topic="", reason=str(error), received_at=now)
         if bad:
@@ -145,7 +153,9 @@ class DirectoryUplink:
             log.error(Log.PAYLOAD_UNDECODABLE, seq=seq, reason=row["reason"], action="kept in the table bad")
         if alerts:
             folder.write("alerts", list(alerts.values()), now)
-        self._written.update(alerts)
+
+    def _landed(self, row: dict[str, Any], now: int) -> dict[str, Any]:
+        return landed(row, received_at=now, collector_id=self._collector, topic="")
 
     async def _beat(self, folder: LandingFolder) -> None:
         now, agent = self._clock(), self._agent

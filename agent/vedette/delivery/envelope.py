@@ -379,6 +379,18 @@ def decode_row(data: bytes) -> dict[str, Any]:
     return row
 
 
+def own_row(data: bytes) -> dict[str, Any]:
+    """The same of what ``encode`` gave, in a third of the time: that its bounds are kept is not looked at again. Raises
+    ValueError for what another version encoded, or nobody."""
+    row = msgpack.unpackb(data)
+    if not isinstance(row, dict) or row.keys() != _COLUMNS or row["schema_version"] != SCHEMA_VERSION:
+        raise ValueError("not encoded by this version")
+    return row
+
+
+_COLUMNS = {column.name for column in ALERT}
+
+
 @lru_cache(maxsize=64)
 def renumbered(data: bytes) -> Callable[[int], bytes]:
     """What gives an encoded alert under another ``seq``. Raises ValueError when it is none."""
