@@ -22,6 +22,7 @@ use crate::hs::{Database, Hit, Scratch};
 use crate::json::{Event, Kind, Leaf, each_item, unescape};
 use crate::layout::{Column, Computed, GroupNumber, Layout};
 use crate::lines::{self, MAX_ANSWER};
+use crate::memo::Memo;
 use crate::outline::Outline;
 use crate::rows::Table;
 use crate::rules::{MAYBE, NO, Rules, Truth, YES};
@@ -762,6 +763,7 @@ pub(crate) struct Work {
     folded: Vec<u8>,
     /// By predicate, how often it was found, or one whose head it is.
     found: Vec<u32>,
+    memo: Memo,
 }
 
 impl Work {
@@ -776,6 +778,7 @@ impl Work {
             plain: Vec::new(),
             folded: Vec::new(),
             found: vec![0; plan.predicates.len()],
+            memo: Memo::default(),
         }
     }
 
@@ -805,7 +808,7 @@ impl Work {
     /// Test `groups` alone: what is found is in `marks`.
     fn test(&mut self, plan: &Plan, layout: &Layout, line: &[u8], leaves: &[Leaf], groups: &[GroupNumber]) {
         self.begin();
-        let mut event = Under { plan, layout, line, leaves, direct: false, work: self, sure: false };
+        let mut event = Under { plan, layout, line, leaves, direct: false, work: self, sure: false, recalls: false };
         for &group in groups {
             event.test(group);
         }
@@ -825,7 +828,7 @@ impl Work {
         for &predicate in holds {
             self.marks.hold(predicate);
         }
-        let mut event = Under { plan, layout, line, leaves, direct, work: self, sure: false };
+        let mut event = Under { plan, layout, line, leaves, direct, work: self, sure: false, recalls: false };
         rules.for_each(|rule| event.ask(rule, out));
     }
 
@@ -842,7 +845,7 @@ impl Work {
         list.facts.holds.iter().for_each(|&predicate| self.marks.hold(predicate));
         list.facts.open.iter().for_each(|&predicate| self.marks.leave_open(predicate));
         let known = self.marks.found.len();
-        let mut event = Under { plan, layout, line, leaves, direct: false, work: self, sure: true };
+        let mut event = Under { plan, layout, line, leaves, direct: false, work: self, sure: true, recalls: true };
         for &group in &list.eager {
             event.test(group);
         }
@@ -879,6 +882,8 @@ struct Under<'a> {
     work: &'a mut Work,
     /// Whether every rule that was found surely matches.
     sure: bool,
+    /// Whether texts are looked for in the memo.
+    recalls: bool,
 }
 
 impl Under<'_> {
@@ -934,11 +939,32 @@ impl Under<'_> {
             return;
         }
         let layout = self.layout;
+        if let ([leaf], None) = (layout.leaves(group), layout.computed(group)) {
+            return self.test_single(group, *leaf as usize);
+        }
         for &leaf in layout.leaves(group) {
             self.test_leaf(group, leaf as usize);
         }
         if let Some(computed) = layout.computed(group) {
             self.test_computed(group, computed);
+        }
+    }
+
+    /// A field of one value: what was found for the same text before holds again.
+    fn test_single(&mut self, group: GroupNumber, number: usize) {
+        let leaf = self.leaves[number];
+        if !self.recalls || leaf.kind != Kind::Text || !self.plan.groups[group as usize].is_constant() {
+            return self.test_leaf(group, number);
+        }
+        let (Work { memo, marks, .. }, text) = (&mut *self.work, inside(self.line, leaf));
+        let place = match memo.recall(group, text) {
+            Ok(own) => return own.iter().for_each(|&mark| marks.mark(mark)),
+            Err(place) => place,
+        };
+        self.work.marks.noted = place.map(|_| Vec::new());
+        self.test_leaf(group, number);
+        if let (Some(place), Some(noted)) = (place, self.work.marks.noted.take()) {
+            self.work.memo.keep(place, group, text, &noted);
         }
     }
 
@@ -1080,7 +1106,7 @@ impl Work {
     /// Write the text of a value into the buffers, as it is and folded.
     fn write(&mut self, plan: &Plan, line: &[u8], leaf: Leaf) -> (Span, Span) {
         let (from, folded_from) = (self.plain.len(), self.folded.len());
-        let inside = &line[leaf.start as usize..leaf.end as usize];
+        let inside = inside(line, leaf);
         if leaf.escaped {
             // `json.rs` has checked the escapes.
             unescape(inside, &mut self.plain).expect("escapes are checked when an event is read");
@@ -1108,11 +1134,16 @@ impl Work {
     }
 }
 
+/// A value as it is written.
+fn inside(line: &[u8], leaf: Leaf) -> &[u8] {
+    &line[leaf.start as usize..leaf.end as usize]
+}
+
 /// The value of a whole number.
 fn number_of(line: &[u8], leaf: Leaf) -> Option<i64> {
     if !matches!(leaf.kind, Kind::Int | Kind::Decimal) {
         return None;
     }
-    let text = std::str::from_utf8(&line[leaf.start as usize..leaf.end as usize]).ok()?;
+    let text = std::str::from_utf8(inside(line, leaf)).ok()?;
     if leaf.kind == Kind::Int { text } else { text.strip_suffix(".0")? }.parse().ok()
 }

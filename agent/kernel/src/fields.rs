@@ -119,6 +119,15 @@ pub struct Group {
     pub joined: bool,
 }
 
+/// A predicate that holds, or is open.
+#[derive(Clone, Copy)]
+pub enum Mark {
+    /// It holds.
+    Holds(Predicate),
+    /// Perhaps it holds.
+    Open(Predicate),
+}
+
 /// Which predicates hold, and which are open, for the event under way.
 pub struct Marks {
     epoch: u32,
@@ -128,19 +137,29 @@ pub struct Marks {
     pub found: Vec<Predicate>,
     /// Whether what is tested is perhaps no text of the field: what holds for it is open.
     pub perhaps: bool,
+    /// While there is a list: every mark goes to it, too.
+    pub noted: Option<Vec<Mark>>,
 }
 
 impl Marks {
     /// For so many predicates.
     #[must_use]
     pub fn new(predicates: usize) -> Self {
-        Self { epoch: 0, held: vec![0; predicates], open: vec![0; predicates], found: Vec::new(), perhaps: false }
+        Self {
+            epoch: 0,
+            held: vec![0; predicates],
+            open: vec![0; predicates],
+            found: Vec::new(),
+            perhaps: false,
+            noted: None,
+        }
     }
 
     /// Forget all.
     pub fn begin(&mut self) {
         self.found.clear();
         self.perhaps = false;
+        self.noted = None;
         self.epoch = self.epoch.wrapping_add(1);
         if self.epoch == 0 {
             self.held.fill(0);
@@ -156,6 +175,9 @@ impl Marks {
             self.leave_open(predicate);
             return;
         }
+        if let Some(noted) = &mut self.noted {
+            noted.push(Mark::Holds(predicate));
+        }
         let at = &mut self.held[predicate as usize];
         if *at != self.epoch {
             *at = self.epoch;
@@ -168,12 +190,23 @@ impl Marks {
     /// Perhaps it holds.
     #[inline]
     pub fn leave_open(&mut self, predicate: Predicate) {
+        if let Some(noted) = &mut self.noted {
+            noted.push(Mark::Open(predicate));
+        }
         let at = &mut self.open[predicate as usize];
         if *at != self.epoch {
             *at = self.epoch;
             if self.held[predicate as usize] != self.epoch {
                 self.found.push(predicate);
             }
+        }
+    }
+
+    /// Either.
+    pub fn mark(&mut self, mark: Mark) {
+        match mark {
+            Mark::Holds(predicate) => self.hold(predicate),
+            Mark::Open(predicate) => self.leave_open(predicate),
         }
     }
 
@@ -231,6 +264,12 @@ impl<'a> Text<'a> {
 }
 
 impl Group {
+    /// Whether what it finds in a text is worth remembering, and stays true: lookups change.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        self.lookups.is_empty() && (self.folded.is_some() || self.raw.is_some())
+    }
+
     /// Note what holds, and what may, for one text.
     pub fn test(&self, text: Text, scratch: &mut Scratch, marks: &mut Marks) {
         let (padded, folded) = (text.padded, text.folded);

@@ -16,6 +16,7 @@ mod lookup_keys;
 mod lookup_map;
 mod lookup_read;
 pub mod made;
+mod memo;
 mod numbers;
 pub mod otlp;
 mod otlp_class;
