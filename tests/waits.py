@@ -7,8 +7,10 @@ a failure then means that the state never comes. pytest-timeout ends what hangs 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 DEADLINE = 240.0
@@ -39,3 +41,17 @@ async def eventually(what: str, check: Callable[[], Any]) -> Any:
             return answer
         await asyncio.sleep(pause)
     raise AssertionError(f"waited in vain for {what}")
+
+
+def write_as_before(path: Path, data: bytes, *, replaced: bool = False) -> None:
+    """Give a file other contents of the same size, and the times that it had, once the clock of its file system has
+    ticked. ``replaced``: by another file."""
+    before, new = path.stat(), path.with_name(f".{path.name}.new")
+    assert len(data) == before.st_size
+    until("a tick", lambda: new.write_bytes(data) and new.stat().st_ctime_ns > before.st_ctime_ns)
+    if replaced:
+        new.replace(path)
+    else:
+        new.unlink()
+        path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))

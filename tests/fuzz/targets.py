@@ -40,7 +40,7 @@ from vedette.fleet.replies import pack as pack_reply
 from vedette.fleet.replies import records as reply_records
 from vedette.fleet.replies import unpack as unpack_reply
 from vedette.fleet.requests import read as read_request
-from vedette.inputs.batches import split
+from vedette.inputs.batches import events_of, split
 from vedette.inputs.framing import Lines, StreamFramer
 from vedette.inputs.push.base import LOKI_PATH, PROTOBUF, Refused, Request
 from vedette.inputs.push.loki import LOKI
@@ -134,7 +134,8 @@ def decoder(codec: str) -> Callable[[bytes], None]:
 def batch(data: bytes) -> None:
     """The events of an MQTT payload are parts of it, in order, none empty."""
     at = 0
-    for part in split(data) or ():
+    run = split(data)
+    for part in events_of(run) if run else ():
         assert part
         at = data.index(part, at) + len(part)
 

@@ -113,7 +113,7 @@ def test_the_loop_goes_on(tmp_path: Path, lives: list[Life], harm: str, reason: 
 
 def turned() -> float:
     """CPU seconds of the loop's thread and of the one that takes turns with it."""
-    threads = [one for one in threading.enumerate() if one is threading.main_thread() or one.name == "functions"]
+    threads = [one for one in threading.enumerate() if one is threading.main_thread() or one.name == "statements"]
     return sum(time.clock_gettime(time.pthread_getcpuclockid(one.ident)) for one in threads if one.ident)
 
 

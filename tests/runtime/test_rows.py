@@ -85,7 +85,6 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 def by_rows(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     monkeypatch.setattr(evaluator, "ROWS", rows)
     monkeypatch.setattr(waiting, "LOOSE", min(5, rows))
-    monkeypatch.setattr(waiting, "LOOSE_BYTES", 0)
     monkeypatch.setattr(waiting, "BLOCK", 4)
 
 

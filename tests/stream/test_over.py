@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.stream import naive
 from tests.stream.test_windowed import AGGREGATES, COLUMNS, EVENTS, ORDERED, TABLE, run, stream
-from tests.stream.walk import seconds, statement
-from vedette.plan.query import ALL_ROWS, SECOND, Named, Over
+from tests.stream.walk import BIGINT, DOUBLE, TIME, scan, seconds, statement
+from vedette.plan.query import ALL_ROWS, SECOND, Aggregate, Call, Column, Named, Over
 from vedette.stream.keyed import Budget
 from vedette.stream.network.network import Network
 
@@ -63,3 +64,26 @@ def test_a_long_frame_costs_no_more_for_each_row_than_a_short_one() -> None:
         return count
 
     assert merges(1000) <= merges(10)
+
+
+def test_values_that_are_held_leave_the_frame() -> None:
+    """DISTINCT holds the values of a frame once, however long it is; NaN, which equals nothing, leaves as it came."""
+    table = scan((("ts", TIME), ("d", DOUBLE)))
+    value = Column(2, DOUBLE)
+    difference = Call("-", (value, value), DOUBLE)
+    aggregates = (
+        Aggregate("COUNT", (difference,), BIGINT, distinct=True),
+        Aggregate("COUNT", (value,), BIGINT),
+        Aggregate("COUNT", (value,), BIGINT, distinct=True),
+    )
+    names = (*table.columns, *(Named(f"a{i}", one.type) for i, one in enumerate(aggregates)))
+    network = Network([statement("a", Over(names, 1, table, (), aggregates, 2))], Budget())
+    for n, number in enumerate((0.0, math.inf, math.inf, math.inf, 1.0, 2.0, 2.0, 2.0)):
+        network.feed("r", (n, seconds(n), number))
+    (operator,) = network.operators.values()
+    found = [row[3:] for _, row in network.finish()]
+    assert [one[0] for one in found] == [1, 2, 3, 3, 3, 2, 1, 1]
+    assert [one[1] for one in found] == [1, 2, 3, 3, 3, 3, 3, 3]
+    assert [one[2] for one in found] == [1, 2, 2, 1, 2, 3, 2, 1]
+    (state,) = operator.states.values.values()  # type: ignore[attr-defined]
+    assert [len(bag) for bag in state.held] == [1, 1]

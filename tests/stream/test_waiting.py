@@ -26,7 +26,6 @@ EVERY = [ONE, *MANY]
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "LOOSE", 5)
-    monkeypatch.setattr(waiting, "LOOSE_BYTES", 0)
     monkeypatch.setattr(waiting, "BLOCK", 3)
 
 
@@ -45,17 +44,6 @@ def numbered_rows(one: Waiting, most: int) -> list[tuple[str, Row, int]]:
         (statement.id, row, one.number(statement, row) if number is None else number)
         for statement, row, number in islice(one.take(), most)
     ]
-
-
-def test_small_rows_wait_as_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as take no more than ``LOOSE_BYTES``; large ones are packed beyond ``LOOSE``."""
-    monkeypatch.setattr(waiting, "LOOSE_BYTES", 20 * waiting.ROW_BYTES)
-    for text, loose in (("a", True), ("a" * 4000, False)):
-        one = Waiting(EVERY, 1 << 20)
-        rows: list[Row] = [(n, 0, text, n) for n in range(10)]
-        one.add(ONE, rows)
-        assert (one.bytes == 0) is loose
-        assert [row for _, row, _ in one.take()] == rows
 
 
 ROWS = st.tuples(st.sampled_from(EVERY), st.tuples(st.integers(0, 2), st.integers(0, 1), st.sampled_from(["a", None])))

@@ -57,6 +57,9 @@ class Budget:
 
     def __init__(self, limit: int = 64 << 20) -> None:
         self.limit = limit
+        self.give_way: Callable[[], None] = lambda: None
+        """Called by operators within what may take long, where their state and that of all others may stay for a
+        while as it is."""
         self.torn = set[Table[Any]]()
         """Those of which something gave way since the last ``settle``."""
         self.tables: list[Table[Any]] = []
@@ -75,6 +78,7 @@ class Budget:
         torn = self.torn
         self.torn = set[Table[Any]]()
         while over > 0:
+            self.give_way()
             table = max(self.tables, key=lambda table: table.bytes)
             size = table.evict()
             table.forgotten += size
@@ -135,6 +139,12 @@ class Table(Generic[Value]):
                 self.bytes += size
         self._dirty.update(self.changed)
         self.changed.clear()
+
+    def give_up(self, key: Key) -> None:
+        """A key gives way to another bound than the budget."""
+        if (value := self.values.get(key)) is not None:
+            self.tear(self._newest(key, value), 1)
+            self.remove(key)
 
     def evict(self) -> int:
         """Let the key go that has gone unchanged longest; the bytes that this gives back."""

@@ -19,7 +19,7 @@ class NoStatements:
     """What evaluation asks of a plan's statements, answered for none; ``max_bytes``: what tables could take."""
 
     refused: tuple[NoReturn, ...] = ()
-    calling = False
+    slow = False
     waiting = taken = dropped = 0
 
     def __init__(self, max_bytes: int = 64 << 20) -> None:

@@ -162,7 +162,8 @@ class Statements:
         if functions is not None:
             functions.know(modules)
         self._functions = functions
-        self._calling = any(statement.modules for statement in self.statements)
+        self.slow = bool(self.network.budget.tables) or any(statement.modules for statement in self.statements)
+        """Whether what they do with an event, or as time passes, may take long."""
         self.network.call_by(functions)
         self.network.use(lookups or {})
         self.reader = Reader(scan for scans in self.network.scans.values() for scan in scans)
@@ -175,11 +176,6 @@ class Statements:
 
     def __bool__(self) -> bool:
         return bool(self.statements)
-
-    @property
-    def calling(self) -> bool:
-        """Whether rows may wait for user functions."""
-        return self._calling
 
     def wants(self, rule_id: str) -> bool:
         """Whether a statement takes the events that this rule matches."""

@@ -1,11 +1,13 @@
-"""Steps that may wait for another process without holding the event loop.
+"""Steps that may take long, or wait for another process, without holding the event loop.
 
 A step is plain code in a thread that takes turns with the loop. While it computes, the loop's thread stands still: it
 may use whatever the loop's code uses, without locks. Where it waits, it says so (``waiting``), and the loop goes on
-until the step has what it waited for. Whoever shares state with a step has to expect that it is in the middle of it.
+until the step has what it waited for; where it may have computed for long, it gives way. Whoever shares state with a
+step has to expect that it is in the middle of it.
 
     value = await turns.run(step)              # on the loop
     with turns.waiting(): poll.poll(1000)      # anywhere below ``step``; elsewhere it changes nothing
+    turns.give_way()                           # the same
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 0.001
 """For which a turn waits without giving way, in all: giving way costs as much as many short answers take."""
 
+TURN_SECONDS = 0.003
+"""For which a step computes before ``give_way`` lets the loop go on."""
+
 _here = threading.local()
 
 
@@ -34,17 +39,20 @@ class _Turn:
     def __init__(self, step: Callable[[], Any]) -> None:
         self._step = step
         self._loop = asyncio.get_running_loop()
-        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._go, self._back = threading.Lock(), threading.Lock()
+        self._go.acquire()
+        self._back.acquire()
         self._outcome: tuple[Any, BaseException | None] | None = None
         self.done: asyncio.Future[Any] = self._loop.create_future()
-        self.since = 0.0
-        """When the step was last let in."""
+        self.since = self.seconds = 0.0
+        """When the step was last let in, and how long it has computed before."""
 
     def let_in(self) -> None:
         """On the loop: until the step waits, or ends."""
         self.since = time.perf_counter()
         self._go.release()
         self._back.acquire()
+        self.seconds += time.perf_counter() - self.since
         if self._outcome is not None:
             value, error = self._outcome
             if error is None:
@@ -80,6 +88,8 @@ class Turns:
     def __init__(self, name: str) -> None:
         self._name = name
         self._turns: queue.SimpleQueue[_Turn] | None = None
+        self.seconds = 0.0
+        """For which steps have computed."""
 
     async def run(self, step: Callable[[], T]) -> T:
         """What ``step`` returns or raises. A caller that is cancelled waits for the end of the step all the same."""
@@ -89,7 +99,10 @@ class Turns:
         turn = _Turn(step)
         self._turns.put(turn)
         turn.let_in()
-        result: T = await to_its_end(turn.done)
+        try:
+            result: T = turn.done.result() if turn.done.done() else await to_its_end(turn.done)
+        finally:
+            self.seconds += turn.seconds
         return result
 
 
@@ -113,3 +126,11 @@ def waiting() -> Iterator[None]:
     else:
         with turn.waiting():
             yield
+
+
+def give_way() -> None:
+    """The loop goes on once, if a step that runs by turns with it has computed for ``TURN_SECONDS``."""
+    turn: _Turn | None = getattr(_here, "turn", None)
+    if turn is not None and time.perf_counter() >= turn.since + TURN_SECONDS:
+        with turn.waiting():
+            pass

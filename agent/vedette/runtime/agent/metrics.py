@@ -226,7 +226,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     *_rows(
         "statement_state",
-        ("evicted", "statement_state_evicted_keys", Use.LOSS, "Keys evicted because state.max_bytes was reached"),
+        ("evicted", "statement_state_evicted_keys", Use.LOSS, "Keys and rows that gave way to a bound"),
         ("dropped", "statement_state_dropped_rows", Use.LOSS, "Rows of all statements that had no room to wait"),
     ),
     *_rows(

@@ -27,6 +27,7 @@ from vedette.runtime.pipeline.context import EvaluationContext
 from vedette.state.state import State
 from vedette.stream.reader import Event as Row
 from vedette.stream.statements import Selected, Statements
+from vedette.system import turns
 
 KEPT_BYTES = 16 << 20
 """Of frames and events that a ``Reread`` keeps."""
@@ -123,6 +124,7 @@ class RowBuilder(AlertBuilder):
         """``statements``: those of ``state``."""
         super().__init__(context, state, engine, bundle)
         self._statements, self._scans = statements, engine.plan.scans
+        statements.network.budget.give_way = turns.give_way
         self._filters = {rule for rule in self._scans if statements.filters(rule)}
         """Those of which statements give at once what comes of an event."""
         self._recent: dict[int, Callable[[], Event]] = {}

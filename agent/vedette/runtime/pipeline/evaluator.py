@@ -9,9 +9,9 @@ A window's end may give more rows than there is memory for as alerts. Of those t
 (``stream/network/waiting.py``), ``ROWS`` at a time become alerts, with room for commits between, and for the loop
 between these; until none waits, no event is evaluated, no time passes, and no plan is switched.
 
-What statements call in Python answers when it does. Evaluation goes on behind it, in order; the loop, and with it every
-input, goes on meanwhile (``system/turns.py``). So nothing else may change the state then: commits, switches of the plan
-and ticks wait for the end of that step.
+What statements call in Python answers when it does, and what an event or a window's end makes them do may take long.
+Evaluation goes on behind it, in order; the loop, and with it every input, goes on meanwhile (``system/turns.py``). So
+nothing else may change the state then: commits, switches of the plan and ticks wait for the end of that step.
 
 What is under way stands in the black box (``blackbox.py``): each frame, and time's passing. Where an evaluation died
 before, ``strict/watched.py`` notes each event and rule as well.
@@ -87,6 +87,8 @@ class Evaluator:
         self._progress, self._failures, self._clock = context.progress, context.failures, context.clock
         self._stored, self._uncommitted, self._state = stored, uncommitted, state
         self._quarantine_again(engine)
+        self._turns: Turns | None = None
+        """By which steps of statements give way; None: there were none yet."""
         self._alerts = self._builder(engine, bundle)
         self._next: tuple[Engine, Credit] | None = None
         """What to go on with after the frame under way."""
@@ -94,8 +96,6 @@ class Evaluator:
         """Held for each frame and each tick."""
         self._released = False
         """Whether quarantine is over after the frame under way."""
-        self._turns = _turns(context)
-        """By which a step that calls functions in Python waits for them; None: none are allowed."""
         self._frame_end = 0
         self._low_memory = False
         self._cache_failure = ""
@@ -183,7 +183,9 @@ class Evaluator:
         if isinstance(statements, NoStatements):
             return AlertBuilder(self._context, self._state, engine, bundle)
         from vedette.runtime.alerts.rows import RowBuilder
+        from vedette.system.turns import Turns
 
+        self._turns = self._turns or Turns("statements")
         return RowBuilder(self._context, self._state, engine, bundle, statements)
 
     def _quarantine_again(self, engine: Engine) -> None:
@@ -320,12 +322,14 @@ class Evaluator:
                 await self._in_turn(self._follow)
 
     async def _in_turn(self, step: Callable[[], None]) -> None:
-        """A step that calls functions in Python waits for them, the loop does not."""
-        if self._turns is None or not self._state.statements.calling:
+        """A step of statements may take long; the loop goes on."""
+        if self._turns is None or not self._state.statements.slow:
             step()
             return
         self._spent()
+        before = self._turns.seconds
         await self._turns.run(step)
+        self.engine.tally.seconds += self._turns.seconds - before
         self._since = time.perf_counter()
 
     async def _make_alerts(self) -> None:
@@ -562,11 +566,3 @@ class Evaluator:
                 self._failures.step("an audit event that waited for further records", error)
                 joiner.evaluated()
         return None
-
-
-def _turns(context: EvaluationContext) -> Turns | None:
-    if not context.config.functions.allow:
-        return None
-    from vedette.system.turns import Turns
-
-    return Turns("functions")

@@ -72,8 +72,9 @@ class Accumulators:
         """The fields of no rows."""
         return [0 if kind == "q" else 0.0 if kind == "d" else None for kind in self.fields]
 
-    def add(self, place: Place, names: dict[str, Any]) -> tuple[list[str], list[str]]:
+    def add(self, place: Place, names: dict[str, Any], leave: bool = False) -> tuple[list[str], list[str]]:
         """Code that adds ``row``: lines that evaluate arguments, which may raise, then lines that change fields.
+        ``leave``: that takes it out again, the first that is there.
 
         ``place``: the text for a field. ``names``: gets what the code refers to."""
         names.update(GLOBALS)
@@ -106,7 +107,8 @@ class Accumulators:
                     lines.append(f"{indent}if v is not None:")
                     indent += "    "
             for part in parts:
-                lines += _filled(part_of(part.kind).add, self.parts[part], place, None, indent)
+                code = part_of(part.kind).leave if leave else part_of(part.kind).add
+                lines += _filled(code, self.parts[part], place, None, indent)
         return before, lines
 
     def merge(
@@ -159,6 +161,13 @@ class Accumulators:
         )
         functions = run(text, names)
         return functions["add"], functions["merge"], functions["values"]
+
+    def leaving(self) -> Callable[..., None]:
+        """Return ``leave(fields, row)`` for fields in a list."""
+        names: dict[str, Any] = {}
+        before, lines = self.add(lambda i: f"a[{i}]", names, leave=True)
+        leave: Callable[..., None] = run("\n".join(["def leave(a, row):", *_in([*before, *lines], 1)]), names)["leave"]
+        return leave
 
 
 def _distinct(aggregate: Aggregate) -> Finish:

@@ -29,11 +29,12 @@ from vedette.plan.query import PYTHON
 
 class Part(NamedTuple):
     """``fields``: a letter for each. ``add``, ``merge``: lines of code; ``{0}`` … are the fields, ``{a}`` … those of
-    the other stretch, ``v`` is the value, which is not NULL."""
+    the other stretch, ``v`` is the value, which is not NULL. ``leave``: the first value goes, where it can."""
 
     fields: str
     add: str
     merge: str
+    leave: str = ""
 
 
 def spill(rest: tuple[float, ...] | None, value: float) -> tuple[float, ...]:
@@ -99,17 +100,29 @@ if s - s == 0.0:
 else: {2} = spill({2}, v)"""
 _FSUM_ALL = "for v in ({a}, {b}, *({c} or ())):\n" + "\n".join("    " + line for line in _FSUM.split("\n"))
 _LIST = "if {0} is None: {0} = [v]\nelse: {0}.append(v)"
-_LIST_ALL = "if {a} is not None: {0} = {a}[:] if {0} is None else {0} + {a}"
+_LIST_ALL = "if {a} is not None:\n    if {0} is None: {0} = {a}[:]\n    else: {0}.extend({a})"
 LIST_BEFORE = "if {a} is not None: {0} = {a}[:] if {0} is None else {a} + {0}"
 _BAG = "m = {0}\nif m is None: {0} = {{v: 1}}\nelse: m[v] = m.get(v, 0) + 1"
 _BAG_ALL = "if {a} is not None: {0} = bags({0}, {a})"
 
 
 def bags(counts: dict[Any, int] | None, other: dict[Any, int]) -> dict[Any, int]:
-    merged = dict(counts or ())
+    """``counts`` with ``other`` in it: it is its owner's alone, ``other`` is not."""
+    if counts is None:
+        return dict(other)
     for value, times in other.items():
-        merged[value] = merged.get(value, 0) + times
-    return merged
+        counts[value] = counts.get(value, 0) + times
+    return counts
+
+
+def without(counts: dict[Any, int], value: Any) -> dict[Any, int] | None:
+    """``counts`` less one of ``value``; None when it was the last. Of NaN, which equals nothing, the first goes."""
+    if value not in counts:
+        value = next((each for each in counts if each != each), next(iter(counts)))
+    counts[value] -= 1
+    if not counts[value]:
+        del counts[value]
+    return counts or None
 
 
 _LEAST = "if {0} is None or v {sign} {0}: {0} = v"
@@ -134,8 +147,8 @@ PARTS: dict[str, Part] = {
     "most": Part("v", _LEAST.replace("{sign}", ">"), _LEAST_ALL.replace("{sign}", ">")),
     "first": Part("v", "if {0} is None: {0} = v", "if {0} is None: {0} = {a}"),
     "last": Part("v", "{0} = v", "if {a} is not None: {0} = {a}"),
-    "list": Part("l", _LIST, _LIST_ALL),
-    "bag": Part("m", _BAG, _BAG_ALL),
+    "list": Part("l", _LIST, _LIST_ALL, "del {0}[0]\nif not {0}: {0} = None"),
+    "bag": Part("m", _BAG, _BAG_ALL, "{0} = without({0}, v)"),
     "squares": Part("x", "{0} = squares({0}, v)", "{0} = squares_merged({0}, {a})"),
     "decimal squares": Part("x", "{0} = decimal_squares({0}, v)", "{0} = squares_merged_10({0}, {a})"),
 }
@@ -146,6 +159,7 @@ GLOBALS = {
     "spill": spill,
     "squares": squares,
     "bags": bags,
+    "without": without,
     "squares_merged": squares_merged,
     "decimal_squares": decimal_squares,
     "squares_merged_10": lambda a, b: [a[0], a[1] + b[1], a[2] + b[2], a[3]] if a and b else a or (b and list(b)),

@@ -16,9 +16,10 @@ from typing import Any
 from vedette.plan.query import Call, Column, Literal, Row, Scan, Statement
 from vedette.stream.expression import FAILURES, evaluator
 from vedette.stream.functions.javaregex import Patience
+from vedette.stream.keyed import Budget
 from vedette.stream.network.lanes import Lanes
 from vedette.stream.network.waiting import Waiting
-from vedette.stream.operators.base import FOREVER, NEVER, AtWork, Operator
+from vedette.stream.operators.base import FOREVER, NEVER, AtWork, Operator, runs
 from vedette.stream.operators.stateless import Calc
 
 MAX_OVERRUNS = 10
@@ -51,7 +52,8 @@ class Entry:
 class Tap:
     """The place where an island takes an entry's rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self.outputs: list[tuple[Any, int]] = []
         self.ports: dict[Operator, set[int]] = {}
         """Of all operators that the entry's watermark reaches those ports."""
@@ -64,10 +66,11 @@ class Tap:
         self.mark = NEVER
         self.boundary = FOREVER
 
-    def push(self, run: Sequence[Row]) -> None:
-        for part in ([row] for row in run) if self.forked else (run,):
+    def push(self, rows: Sequence[Row]) -> None:
+        for run in ([row] for row in rows) if self.forked else runs(rows):
             for operator, port in self.outputs:
-                operator.push(port, part)
+                operator.push(port, run)
+            self._budget.give_way()
 
 
 class Sink:
@@ -177,7 +180,11 @@ class Island:
 
 
 def islands_of(
-    operators: Collection[Operator], sinks: Iterable[Sink], entries: Iterable[Entry], at_work: AtWork | None
+    operators: Collection[Operator],
+    sinks: Iterable[Sink],
+    entries: Iterable[Entry],
+    budget: Budget,
+    at_work: AtWork | None,
 ) -> list[Island]:
     """The islands of ``operators`` and ``sinks``, with what the rows of each of ``entries`` reach in them."""
     root: dict[int, int] = {}
@@ -200,7 +207,7 @@ def islands_of(
     for entry in entries:
         for operator, port in entry.outputs:
             island = islands[find(operator)]
-            tap = island.taps.setdefault(entry, Tap())
+            tap = island.taps.setdefault(entry, Tap(budget))
             tap.outputs.append((operator, port))
         entry.islands = [island for island in islands.values() if entry in island.taps]
         for island in entry.islands:

@@ -140,7 +140,8 @@ class Network:
         self._make_islands()
 
     def _make_islands(self) -> None:
-        islands = islands_of(self.operators.values(), self._sinks.values(), self._entries.values(), self._at_work)
+        operators, sinks, entries = self.operators.values(), self._sinks.values(), self._entries.values()
+        islands = islands_of(operators, sinks, entries, self.budget, self._at_work)
         filters = {rule: [filters_of(entry) for entry in entries] for rule, entries in self._by_rule.items()}
         self._filters = {
             rule: [by_island for by_island in by_scan if by_island] for rule, by_scan in filters.items() if all(by_scan)

@@ -1,9 +1,9 @@
 """Rows of alerts that wait to be taken, in the order in which statements gave them.
 
 A window's end may complete a row of every statement for every key: far more than can be alerts at once. So rows wait
-until somebody asks for them, ``LOOSE`` or ``LOOSE_BYTES`` of them as they came, more in compressed blocks. They are
-part of the network's state: ``delta`` holds those that are new, and how many have been taken. Beyond ``limit`` bytes of
-blocks, rows are dropped and counted by their statement.
+until somebody asks for them, ``LOOSE`` of them as they came, more in compressed blocks. They are part of the network's
+state: ``delta`` holds those that are new, and how many have been taken. Beyond ``limit`` bytes of blocks, rows are
+dropped and counted by their statement.
 
 Equal rows, of one statement and one newest event, are numbered in the order in which they came, until none waits any
 more: so what tells their alerts apart does not depend on how many are taken at a time.
@@ -27,10 +27,8 @@ from vedette.plan import query, stored
 from vedette.plan.query import Row, Statement
 from vedette.stream.keyed import pack, unpack
 
-LOOSE, LOOSE_BYTES = 16_384, 16 << 20
-"""Rows that wait as they came; more of them do as long as they take no more than this, about."""
-ROW_BYTES = 200
-"""What a row takes besides its packed values, about."""
+LOOSE = 4_096
+"""Rows that wait as they came: packing as many holds the event loop for 30 ms."""
 BLOCK = 1000
 """Rows of a block."""
 
@@ -91,16 +89,8 @@ class Waiting:
         if self._over:
             self._forget()
         self._loose.extend(zip(repeat(statement), rows))
-        if rows and len(self._loose) > LOOSE and self._large(rows[0]):
+        if len(self._loose) > LOOSE:
             self._pack()
-
-    def _large(self, row: Row) -> bool:
-        """Whether the loose rows take too much, if all are like this one."""
-        try:
-            size = len(pack(row[1:]))
-        except (TypeError, ValueError, OverflowError):  # no type of a column has such a value
-            return True
-        return len(self._loose) * (ROW_BYTES + size) > LOOSE_BYTES
 
     def _forget(self) -> None:
         self._over = False

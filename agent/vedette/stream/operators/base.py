@@ -12,7 +12,7 @@ nothing else from one call to the next but its marks, and what follows from both
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from vedette.plan.query import Node, Row
@@ -26,6 +26,15 @@ FOREVER = 1 << 62
 
 AtWork = Callable[[str], None]
 """Takes the id of the statement, or correlation, that runs now; empty: none does."""
+
+
+RUN = 1024
+"""Rows that go on together at most."""
+
+
+def runs(rows: Sequence[Row]) -> Iterable[Sequence[Row]]:
+    """``rows`` in their order, not too many at a time."""
+    return [rows[at : at + RUN] for at in range(0, len(rows), RUN)] if len(rows) > RUN else [rows] if rows else ()
 
 
 class Operator(ABC):
@@ -111,10 +120,20 @@ class Operator(ABC):
         The default is right for what no watermark moves."""
         return FOREVER
 
-    def emit(self, rows: list[Row]) -> None:
-        if rows:
-            for operator, port in self.outputs:
-                operator.push(port, rows)
+    def emit(self, rows: list[Row], outputs: Sequence[tuple[Operator, int]] | None = None) -> None:
+        """To ``outputs``, by default all: not too many at a time."""
+        for run in runs(rows):
+            for operator, port in self.outputs if outputs is None else outputs:
+                operator.push(port, run)
+            self.budget.give_way()
+
+    def so_far(self, rows: list[Row]) -> list[Row]:
+        """Within what may take long: give ``rows`` if they are many; those that are left."""
+        self.budget.give_way()
+        if len(rows) < RUN:
+            return rows
+        self.emit(rows)
+        return []
 
     def passed(self, mark: int) -> int:
         """The watermark that it gives when its own is ``mark``: less where its rows may be older than that."""

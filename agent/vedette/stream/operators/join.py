@@ -13,11 +13,16 @@ given when the watermark passes the window; a row that comes then is late. ``SEM
 without a partner.
 
 A NULL key equals nothing, itself neither. An expression that fails on a pair makes it no pair, and is counted.
+
+**Bounds.** Each row meets all rows of its key, so that a key's work grows with the square of its rows. Of a key and
+side an interval join keeps ``MAX_CHUNKS`` chunks of rows in each of about ``SLOTS`` parts of the interval; of a window
+and key a window join keeps what makes ``MAX_PAIRS`` pairs of chunks, and the longer side gives way. What came first
+goes, counted as ``evicted``. No other key loses a row by it.
 """
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from operator import itemgetter
@@ -35,6 +40,8 @@ from vedette.stream.operators.rows import Entry, Rows, newest_by
 LEFT, RIGHT = 0, 1
 SLOTS = 8
 """The rows of a key that an interval spans lie in about so many groups by their time."""
+MAX_CHUNKS = 32
+MAX_PAIRS = 1024
 OUTER = {"INNER": (False, False), "LEFT": (True, False), "RIGHT": (False, True), "FULL": (True, True)}
 """By kind whether left and right rows without a partner are given."""
 
@@ -124,17 +131,16 @@ class IntervalJoin(Join):
                 self._keep(port, key, row, joined)
             elif outer and not joined:
                 output.append(self._alone(port, row))
+            output = self.so_far(output)
         self.emit(output)
 
     def _join(self, port: int, row: Row, key: Key, within: tuple[int, int], output: list[Row]) -> bool:
         """Whether the row joins any that is kept."""
-        other, mark, slot = 1 - port, self.mark, self._slot
+        other, mark = 1 - port, self.mark
         side, time, expires, outer = self._sides[other], self._times[other], self._reach[other][1], self._outer[other]
         low, high = within
-        before = len(output)
-        for number in self._slots[other][key]:
-            if number * slot > high or (number + 1) * slot <= low:
-                continue
+        before, slots = len(output), self._slots[other][key]
+        for number in slots[bisect_left(slots, low // self._slot) : bisect_right(slots, high // self._slot)]:
             for place, chunk in side.chunks((*key, number)):
                 for entry in chunk:
                     partner = entry[0]
@@ -158,6 +164,7 @@ class IntervalJoin(Join):
         elif number not in slots:
             insort(slots, number)
         entry = self._sides[port].add(group, row, self._number, joined)
+        self._sides[port].bound(group, MAX_CHUNKS)
         self._number += 1
         self._look_at(port, group, entry)
 
@@ -178,6 +185,7 @@ class IntervalJoin(Join):
         alone: list[tuple[int, int, Row]] = []
         heap = self._due
         while heap and heap[0][0] <= mark:
+            self.budget.give_way()
             when, _, port, group = heappop(heap)
             if self._looks[port].get(group) != when:
                 continue
@@ -257,7 +265,7 @@ class WindowJoin(Join):
 
     def push(self, port: int, rows: Sequence[Row]) -> None:
         keys, outer, mark = (self.node.left_keys, self.node.right_keys)[port], self._outer[port], self.mark
-        window, side = self._windows[port], self._sides[port]
+        window, side, other = self._windows[port], self._sides[port], self._sides[1 - port]
         for row in rows:
             end, start = window(row)
             if end - MILLISECOND <= mark:
@@ -268,6 +276,8 @@ class WindowJoin(Join):
                 continue
             group = (end, start, *key)
             side.add(group, row, self._number)
+            if (chunks := side.chunks_of(group)) * (others := other.chunks_of(group)) > MAX_PAIRS and None not in key:
+                (side if chunks >= others else other).bound(group, MAX_PAIRS // min(chunks, others))
             self._note(group, self._number)
             self._number += 1
 
@@ -284,12 +294,15 @@ class WindowJoin(Join):
             groups = self._open.pop(heappop(self._ends))
             output: list[Row] = []
             for group in sorted(groups, key=groups.__getitem__):
-                output += self._fire(group)
+                for rows in self._fire(group):
+                    output += rows
+                    output = self.so_far(output)
                 for side in self._sides:
                     side.drop(group)
             self.emit(output)
 
-    def _fire(self, group: Key) -> Iterator[Row]:
+    def _fire(self, group: Key) -> Iterator[list[Row]]:
+        """The rows of a window and key: those of each left row, then of right rows without a partner."""
         kind = self.node.kind
         lefts, rights = ([entry[0] for entry in side.entries(group)] for side in self._sides)
         if None in group[2:]:
@@ -298,24 +311,22 @@ class WindowJoin(Join):
             partners = rights
         joined = [False] * len(rights)
         for left in lefts:
-            matched = False
+            pairs: list[Row] = []
             for place, right in enumerate(partners):
                 pair = self._pair(left, right)
                 if pair is None:
                     continue
-                matched = joined[place] = True
+                joined[place] = True
+                pairs.append(pair)
                 if kind in {"SEMI", "ANTI"}:
                     break
-                yield pair
             if kind in {"SEMI", "ANTI"}:
-                if matched == (kind == "SEMI"):
-                    yield left
-            elif not matched and self._outer[LEFT]:
-                yield self._alone(LEFT, left)
+                pairs = [left] if bool(pairs) == (kind == "SEMI") else []
+            elif not pairs and self._outer[LEFT]:
+                pairs = [self._alone(LEFT, left)]
+            yield pairs
         if self._outer[RIGHT]:
-            for right, was in zip(rights, joined, strict=True):
-                if not was:
-                    yield self._alone(RIGHT, right)
+            yield [self._alone(RIGHT, right) for right, was in zip(rights, joined, strict=True) if not was]
 
     def boundary(self, mark: int) -> int:
         if self._grid is None:

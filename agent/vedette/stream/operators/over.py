@@ -7,6 +7,7 @@ forgotten when the watermark has passed its newest row by between one range and 
 
 A bounded frame keeps its rows. Its aggregates are those of two stacks: of what is in front, the aggregates of each
 row and all behind it; of what came since, one for all. So a row costs a few merges however long the frame is.
+Aggregates that hold values (DISTINCT, LISTAGG) are one for the frame: a row that leaves it is taken out of them.
 """
 
 from __future__ import annotations
@@ -20,17 +21,21 @@ from vedette.plan import query
 from vedette.plan.query import ALL_ROWS, MILLISECOND, Row
 from vedette.stream.aggregates import parts
 from vedette.stream.aggregates.accumulators import Accumulators
+from vedette.stream.aggregates.table import row_of
 from vedette.stream.expression import FAILURES
 from vedette.stream.keyed import EVER, Budget, Key, Table
 from vedette.stream.operators.base import FOREVER, NEVER, Operator
 from vedette.stream.operators.rows import weigh
+
+HELD_BYTES = 110
+"""What an aggregate takes that holds the value of a row, about."""
 
 
 class _KeyState:
     """The state of one key. What ``front`` and ``back`` hold follows from ``rows``; of an unbounded frame, ``back`` is
     all there is."""
 
-    __slots__ = ("alarms", "back", "front", "last", "rows", "split", "waiting")
+    __slots__ = ("alarms", "back", "front", "held", "last", "rows", "split", "waiting", "weight")
 
     def __init__(self) -> None:
         self.alarms: list[int] = []
@@ -45,10 +50,20 @@ class _KeyState:
         """Fields for the first of ``rows`` last, with all up to ``split``."""
         self.split = 0
         self.back: list[Any] = []
+        self.held: list[Any] = []
+        """Fields of the aggregates that hold values, for all of ``rows``."""
+        self.weight = 0
+        """Bytes of ``waiting`` and ``rows``."""
 
 
 def _newest(key: Key, state: _KeyState) -> int:
     return max((state.last, *state.waiting))
+
+
+def _holds(aggregate: query.Aggregate) -> bool:
+    """Whether it holds the values of all rows, and the first of them can be taken out again."""
+    in_order = aggregate.distinct and row_of(aggregate.name).ordered  # of equal values which came first matters
+    return not in_order and Accumulators([aggregate]).fields in ("l", "m")
 
 
 class Over(Operator):
@@ -60,8 +75,13 @@ class Over(Operator):
         self.over = node
         self.time = node.input.time
         self.bounded = node.range is not None or node.rows not in (None, ALL_ROWS)
-        self.kinds = Accumulators(node.aggregates)
-        self._add, self._merge, self._values = self.kinds.compiled(node.aggregates)
+        holding = [aggregate for aggregate in node.aggregates if self.bounded and _holds(aggregate)]
+        others = [aggregate for aggregate in node.aggregates if aggregate not in holding]
+        self.kinds, self.holding = Accumulators(others), Accumulators(holding)
+        self._add, self._merge, self._values = self.kinds.compiled(others)
+        self._hold, _, self._held = self.holding.compiled(holding)
+        self._let_go = self.holding.leaving() if holding else None
+        self._places = [[*others, *holding].index(aggregate) for aggregate in node.aggregates]
         self.states: Table[_KeyState] = Table(budget, self._size, self._dump, self._load, _newest)
         self.retains = EVER if node.range is None else node.range
         self.tables.append(self.states)
@@ -80,8 +100,8 @@ class Over(Operator):
                 self.late += 1
                 continue
             if state is None:
-                state = _KeyState()
-                state.back = self.kinds.new()
+                state = self._new()
+            state.weight += weigh(row)
             if at in state.waiting:
                 state.waiting[at].append(row)
             else:
@@ -90,6 +110,11 @@ class Over(Operator):
             if self.over.range is not None:
                 self._forget_later(state, key, at, self.over.range)
             states.put(key, state)
+
+    def _new(self) -> _KeyState:
+        state = _KeyState()
+        state.back, state.held = self.kinds.new(), self.holding.new()
+        return state
 
     def _forget_later(self, state: _KeyState, key: Key, at: int, range: int) -> None:
         """As Flink does, for what is late afterwards depends on it."""
@@ -119,15 +144,19 @@ class Over(Operator):
             state.last = max(state.last, at)
             self._give(state, at, ready, output)
             self.states.put(key, state)
+            output = self.so_far(output)
         self.emit(output)
 
     def _give(self, state: _KeyState, at: int, ready: Sequence[Row], output: list[Row]) -> None:
         accepted = []
         for row in ready:
+            self.budget.give_way()
             try:
                 self._add(self.kinds.new(), row)
+                self._hold(self.holding.new(), row)
             except FAILURES:
                 self.failed += 1
+                state.weight -= weigh(row)
             else:
                 accepted.append(row)
         if self.over.rows is not None:
@@ -145,9 +174,13 @@ class Over(Operator):
         output += [(*row, *values) for row in accepted]
 
     def _take(self, state: _KeyState, row: Row) -> None:
+        self.budget.give_way()
         self._add(state.back, row)
-        if self.bounded:
-            state.rows.append(row)
+        if not self.bounded:
+            state.weight -= weigh(row)
+            return
+        state.rows.append(row)
+        self._hold(state.held, row)
 
     def _leave(self, state: _KeyState, count: int) -> None:
         """The first rows are out of the frame."""
@@ -156,6 +189,7 @@ class Over(Operator):
                 state.split = len(state.rows)
                 behind = self.kinds.new()
                 for row in reversed(state.rows):
+                    self.budget.give_way()
                     fields = self.kinds.new()
                     self._add(fields, row)
                     self._merge(fields, behind)
@@ -163,18 +197,23 @@ class Over(Operator):
                     behind = fields
                 state.back = self.kinds.new()
             state.front.pop()
-            del state.rows[0]
+            row = state.rows.pop(0)
+            state.weight -= weigh(row)
+            if self._let_go is not None:
+                self._let_go(state.held, row)
             state.split -= 1
 
     def _now(self, state: _KeyState) -> tuple[Any, ...]:
-        if not state.front:
-            values: tuple[Any, ...] = self._values(state.back)
+        fields = state.back
+        if state.front:
+            fields = self.kinds.new()
+            self._merge(fields, state.front[-1])
+            self._merge(fields, state.back)
+        values: tuple[Any, ...] = self._values(fields)
+        if self._let_go is None:
             return values
-        fields = self.kinds.new()
-        self._merge(fields, state.front[-1])
-        self._merge(fields, state.back)
-        values = self._values(fields)
-        return values
+        values += self._held(state.held)
+        return tuple([values[place] for place in self._places])
 
     def boundary(self, mark: int) -> int:
         """With RANGE, when a key is forgotten; rows that are in time have their alarms after their range."""
@@ -186,24 +225,25 @@ class Over(Operator):
     # --- state
 
     def _size(self, state: _KeyState) -> int:
-        per_row = sum(map(weigh, state.rows)) + sum(weigh(row) for rows in state.waiting.values() for row in rows)
         fields = sum(map(parts.size, self.kinds.fields, state.back))
-        return 200 + per_row + fields * (1 + len(state.front))
+        held = HELD_BYTES * len(self.holding.fields) * len(state.rows)
+        return 200 + state.weight + held + fields * (1 + len(state.front))
 
     def _dump(self, state: _KeyState) -> Any:
         fields = [] if self.bounded else list(map(parts.dump, self.kinds.fields, state.back))
         return [state.last, state.alarms, [row for rows in state.waiting.values() for row in rows], state.rows, fields]
 
     def _load(self, data: Any) -> _KeyState:
-        state = _KeyState()
+        state = self._new()
         state.last, alarms, waiting, rows, fields = data
         state.alarms, state.rows = list(alarms), list(rows)
+        state.weight = sum(map(weigh, (*waiting, *rows)))
         for row in waiting:
             state.waiting.setdefault(row[self.time], []).append(row)
-        state.back = self.kinds.new()
         if self.bounded:
             for row in rows:
                 self._add(state.back, row)
+                self._hold(state.held, row)
         else:
             state.back = list(map(parts.load, self.kinds.fields, fields))
         return state

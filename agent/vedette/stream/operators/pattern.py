@@ -124,7 +124,7 @@ class Match(Operator):
             self._lose()
         self._done = mark
         order, ends, gone = self._order, self._ends, self._gone
-        output: list[Row] = []
+        output = list[Row]()
         while True:
             at = order[0][0] if order and order[0][0] <= mark else FOREVER + 1
             if ends and ends[0][0] <= min(at, mark):
@@ -140,6 +140,7 @@ class Match(Operator):
                     self._row(row, at, output)
             else:
                 break
+            output = self.so_far(output)
         while self._slots and (self._slots[0] + 1) * SECOND <= mark:
             self._waiting.drop((heappop(self._slots),))
         self.emit(output)
@@ -173,6 +174,7 @@ class Match(Operator):
         complete: heap.Heap = []
         met = self._met(row)
         for first, state, counts in partials:
+            self.budget.give_way()
             if first == BEGIN:
                 first = number
             if met is None:

@@ -103,6 +103,16 @@ class Rows:
         self.table.remove(key)
         self.prune(key[:-1])
 
+    def bound(self, group: Key, chunks: int) -> None:
+        """Let the oldest chunks of a group go, beyond so many."""
+        numbers = self._numbers[group]
+        while len(numbers) > chunks:
+            self.table.give_up((*group, numbers.pop(0)))
+
+    def chunks_of(self, group: Key) -> int:
+        """How many it has, about."""
+        return len(self._numbers.get(group, ()))
+
     def prune(self, group: Key) -> None:
         """Chunks of a group that were evicted are no longer looked for."""
         left = [number for number in self._numbers.get(group, ()) if (*group, number) in self.table.values]

@@ -51,6 +51,10 @@ class Sessions(Operator):
         """Return what a session of one row holds; raises what expressions raise."""
 
     @abstractmethod
+    def take(self, session: Extent, row: Row) -> None:
+        """Take in a row that is fit to be a session; without what it costs to merge two."""
+
+    @abstractmethod
     def join(self, session: Extent, other: Extent) -> None:
         """Take in what a session holds whose rows came later."""
 
@@ -84,7 +88,7 @@ class Sessions(Operator):
                 assert sessions is not None  # what is merged is of it
                 sessions.remove(session)
             if merged:
-                self.join(whole, [start, start + gap, row[0], *own])
+                self.take(whole, row)
             else:
                 whole += own
                 sessions = [*(sessions or ()), whole]
@@ -95,7 +99,7 @@ class Sessions(Operator):
                 heappush(self._ends, (last, repr(key), key))
 
     def due(self, mark: int) -> None:
-        ends, output = self._ends, []
+        ends, output = self._ends, list[Row]()
         while ends and ends[0][0] - MILLISECOND <= mark:
             end, _, key = heappop(ends)
             sessions = self.sessions.values.get(key)
@@ -104,7 +108,7 @@ class Sessions(Operator):
                 continue
             for session in over:
                 sessions.remove(session)
-                output += self.give(key, session)
+                output = self.so_far(output + self.give(key, session))
             if sessions:
                 self.sessions.put(key, sessions)
             else:
@@ -157,11 +161,19 @@ class Session(Sessions):
         self._add(fields, row)
         return fields
 
+    def take(self, session: Extent, row: Row) -> None:
+        fields = session[3:]
+        self._add(fields, row)
+        self._keep(session, row[0], fields)
+
     def join(self, session: Extent, other: Extent) -> None:
         fields = session[3:]
         self._merge(fields, other[3:])
+        self._keep(session, other[2], fields)
+
+    def _keep(self, session: Extent, origin: int, fields: list[Any]) -> None:
         self.kinds.users.shrink(fields)
-        session[2:] = [max(session[2], other[2]), *fields]
+        session[2:] = [max(session[2], origin), *fields]
 
     def give(self, key: Key, session: Extent) -> list[Row]:
         start, end, origin, *fields = session
@@ -184,23 +196,29 @@ class Session(Sessions):
 
 
 class SessionRows(Sessions):
-    """SESSION without GROUP BY: the rows of a session when it is complete, by arrival."""
+    """SESSION without GROUP BY: the rows of a session when it is complete, by arrival. A session holds their bytes,
+    then the rows."""
 
     def fresh(self, row: Row) -> list[Any]:
-        return [row]
+        return [weigh(row), row]
+
+    def take(self, session: Extent, row: Row) -> None:
+        session[3] += weigh(row)
+        session.append(row)
 
     def join(self, session: Extent, other: Extent) -> None:
-        session += other[3:]
+        session[3] += other[3]
+        session += other[4:]
 
     def give(self, key: Key, session: Extent) -> list[Row]:
         start, end = session[:2]
-        return [(*row, start, end, end - MILLISECOND) for row in session[3:]]
+        return [(*row, start, end, end - MILLISECOND) for row in session[4:]]
 
     def size_of(self, parts: Sequence[Any]) -> int:
-        return sum(weigh(row) for row in parts)
+        return int(parts[0])
 
     def dumped(self, parts: Sequence[Any]) -> Iterator[Any]:
-        return iter(parts)
+        return iter(parts[1:])
 
     def loaded(self, parts: Sequence[Any]) -> Iterator[Any]:
-        return iter(parts)
+        return iter([sum(map(weigh, parts)), *parts])

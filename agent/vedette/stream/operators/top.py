@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from functools import cmp_to_key
 from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar
 
@@ -24,7 +26,8 @@ class TopInWindow(Operator):
         self.top = node
         start, end = node.window
         self._key = (end, start, *(at for at in node.keys if at not in node.window))
-        self._rank = [_ranking(*ordering) for ordering in reversed(node.order)]
+        self._order = [_ranking(*ordering) for ordering in node.order]
+        self._rank = cmp_to_key(self._compared)
         (column, descending, _), *others = node.order
         by_time = node.input.columns[column - 1].type.name.startswith("TIMESTAMP")
         self._newest = by_time and descending and not others and node.last == 1
@@ -46,11 +49,19 @@ class TopInWindow(Operator):
             if first_rows is None:
                 first_rows = []
                 self._windows.setdefault(key[0], {})[key] = None
-            first_rows.insert(0, row) if self._newest else first_rows.append(row)
-            for rank, descending in self._rank:
-                first_rows.sort(key=rank, reverse=descending)
-            del first_rows[self.top.last :]
-            self.rows.put(key, first_rows)
+            place = (bisect_left if self._newest else bisect_right)(first_rows, self._rank(row), key=self._rank)
+            if place < self.top.last:
+                first_rows.insert(place, row)
+                del first_rows[self.top.last :]
+                self.rows.put(key, first_rows)
+
+    def _compared(self, row: Row, other: Row) -> int:
+        """Below 0: ``row`` is before ``other``."""
+        for value, descending in self._order:
+            own, others = value(row), value(other)
+            if own != others:
+                return 1 if (own > others) != descending else -1
+        return 0
 
     def due(self, mark: int) -> None:
         first, ranked = self.top.first, self.top.ranked
@@ -61,6 +72,7 @@ class TopInWindow(Operator):
                     if rank >= first:
                         output.append((*row, rank) if ranked else row)
                 self.rows.remove(key)
+                output = self.so_far(output)
             self.emit(output)
 
     def resume(self) -> None:
@@ -117,6 +129,6 @@ class Top(Operator):
 
 
 def _ranking(column: int, descending: bool, nulls_last: bool) -> tuple[Callable[[Row], Any], bool]:
-    """Return what to sort by, and whether downwards."""
+    """Return what of a row to compare, and whether downwards."""
     null, other = (1, 0) if nulls_last != descending else (0, 1)
     return lambda row: (null, None) if row[column] is None else (other, row[column]), descending

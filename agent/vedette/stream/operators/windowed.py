@@ -266,10 +266,7 @@ class Windowed(Operator):
             piece = layer.slices.get(start)
         if piece is None or piece.lacks & member.needs:
             return
-        rows = member.give(piece, start, end)
-        if rows:
-            for operator, port in member.outputs:
-                operator.push(port, rows)
+        self.emit(member.give(piece, start, end), member.outputs)
 
     def _merged(self, layer: Layer, parts: Sequence[Slice], before: bool) -> Slice | None:
         if len(parts) < 2:
@@ -277,6 +274,7 @@ class Windowed(Operator):
         whole = Slice(layer.accumulators.fields)
         for part in parts:
             layer.merge(whole, part, layer, before)
+            self.budget.give_way()
         return whole
 
     def boundary(self, mark: int) -> int:
