@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -11,8 +12,9 @@ from tests.engine.by_kernel import needs_kernel
 from tests.engine.test_property import chunks, matches_of, rule
 from vedette.engine.cache import Cache
 from vedette.engine.match import SURE_SAMPLE, Engine
+from vedette.model.event import LogSource
 from vedette.plan import plan as plans
-from vedette.plan.ir import Leaf, Not, Op, Predicate
+from vedette.plan.ir import And, Leaf, Not, Op, Predicate
 
 pytestmark = needs_kernel
 
@@ -30,12 +32,12 @@ def matching() -> Engine:
 MATCHING = [drawn.Drawn("json", b'{"a":"x","b":"z"}', "")] * 1500
 
 
-def evaluations(engine: Engine) -> tuple[set[tuple[int, int]], int]:
-    """The matches of ``MATCHING``, and how many of them were evaluated."""
+def evaluations(engine: Engine, events: list[drawn.Drawn] = MATCHING) -> tuple[set[tuple[int, int]], int]:
+    """The matches of events, and how many of them were evaluated."""
     times = []
     among = engine.evaluator.among
     with mock.patch.object(engine.evaluator, "among", lambda *event: (times.append(0), among(*event))[1]):
-        return matches_of(engine, chunks(MATCHING, ends_wanted=False)), len(times)
+        return matches_of(engine, chunks(events, ends_wanted=False)), len(times)
 
 
 def test_what_surely_matches_is_not_evaluated(matching: Engine) -> None:
@@ -61,3 +63,20 @@ def test_rules_in_quarantine_are_not_matched(matching: Engine) -> None:
     matching.quarantine([matching.plan.rules[0].digest])
     assert matches_of(matching, chunks(MATCHING, ends_wanted=False)) == {(n, 1) for n in range(1500)}
     assert matching.tally.skipped[0] == 1500
+
+
+def test_lines_that_surely_match() -> None:
+    """They are not evaluated, and rules of another log source than theirs do not match them."""
+    asked = Predicate("message", Op.CONTAINS, "failed"), Predicate("host", Op.EXACT, "web1")
+    sshd, cron = LogSource("linux", "", "sshd"), LogSource("linux", "", "cron")
+    rules = [
+        replace(rule(0, Leaf(0)), logsource=sshd),
+        replace(rule(1, Leaf(0)), logsource=cron),
+        replace(rule(2, And((Leaf(0), Leaf(1)))), logsource=cron),  # a host is not known to the kernel
+    ]
+    lines = ["<38>Nov 20 10:00:00 web1 sshd[1]: failed", "<38>Nov 20 10:00:00 web1 cron[1]: failed", "{failed"]
+    events = [drawn.Drawn("syslog", line.encode(), "") for line in lines]
+    engine = Engine(plans.build(rules[:2], asked[:1]), cache=Cache(0))
+    assert evaluations(engine, events) == ({(0, 0), (1, 1)}, 0)
+    engine = Engine(plans.build(rules, asked), cache=Cache(0))
+    assert evaluations(engine, events) == ({(0, 0), (1, 1), (1, 2)}, 2)

@@ -814,7 +814,8 @@ impl Work {
         }
     }
 
-    /// Append those of `rules` that may match a line. `direct`: by `Texts::direct`, where that has a test.
+    /// Append those of `rules` that may match a line; whether each surely does, if it is asked of the line's log source.
+    /// `direct`: by `Texts::direct`, where that has a test.
     pub(crate) fn ask(
         &mut self,
         plan: &Plan,
@@ -823,13 +824,14 @@ impl Work {
         rules: impl Iterator<Item = u32>,
         direct: bool,
         out: &mut Vec<u32>,
-    ) {
+    ) -> bool {
         self.begin();
         for &predicate in holds {
             self.marks.hold(predicate);
         }
-        let mut event = Under { plan, layout, line, leaves, direct, work: self, sure: false, recalls: false };
+        let mut event = Under { plan, layout, line, leaves, direct, work: self, sure: true, recalls: false };
         rules.for_each(|rule| event.ask(rule, out));
+        event.sure
     }
 
     /// Append the rules that may match; whether each surely does.

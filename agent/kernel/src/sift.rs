@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use foldhash::HashMap;
 use memchr::memmem::{Finder, find};
 
-use crate::events::{Answer, Plan, State};
+use crate::events::{Answer, Plan, SURE, State};
 use crate::fields::{PAD, Place, Predicate, Text};
 use crate::header::{self, Header};
 use crate::json::{Kind, Leaf};
@@ -209,7 +209,8 @@ impl State {
         if decided.is_err() {
             self.counts.panics += 1;
         }
-        if !decided.unwrap_or(false) {
+        let decided = decided.unwrap_or(None);
+        if decided.is_none() {
             answer.found.truncate(from);
             answer.found.extend([line.place.0, line.place.1, 0]);
             answer.found.extend_from_slice(line.rules);
@@ -232,7 +233,7 @@ impl State {
                 }
             }
         }
-        row[2] = count as u32;
+        row[2] = count as u32 | if decided == Some(true) { SURE } else { 0 };
         answer.found.truncate(from + 3 + count);
         if answer.found.len() > MAX_ANSWER {
             answer.found.truncate(from + 3);
@@ -240,17 +241,17 @@ impl State {
         }
     }
 
-    /// False when nothing is known of the line.
-    fn decide_line(&mut self, plan: &Plan, line: &Line, answer: &mut Answer, asked: &mut Vec<u64>) -> bool {
+    /// Whether its rules surely match; None when nothing is known of the line.
+    fn decide_line(&mut self, plan: &Plan, line: &Line, answer: &mut Answer, asked: &mut Vec<u64>) -> Option<bool> {
         let text = line.text;
         if text.len() > MAX_LINE || (line.apart && find(text, b"audit(").is_some()) {
-            return false;
+            return None;
         }
         let header = match line.view.reads {
-            Reads::Nothing => return false,
+            Reads::Nothing => return None,
             Reads::Text => None,
             Reads::Syslog => match header::split(text) {
-                None => return false,
+                None => return None,
                 header => header,
             },
         };
@@ -259,15 +260,15 @@ impl State {
             // As `_JSON_MESSAGE` of `decode/decoder.py` finds a document.
             let first = text[start..].iter().find(|byte| !matches!(byte, b' ' | b'\t'..=b'\r'));
             if let Some(b'{' | b'@') = first {
-                return object(text, header)
-                    .is_some_and(|object| self.decide_object(plan, line, (object, header), answer, asked));
+                let object = object(text, header)?;
+                return self.decide_object(plan, line, (object, header), answer, asked).then_some(false);
             }
         }
         let end =
             text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n' | 0)).map_or(start, |last| start.max(last + 1));
         let program = header.as_ref().and_then(|header| header.program).unwrap_or_default();
         if simdutf8::basic::from_utf8(&text[start..end]).is_err() || simdutf8::basic::from_utf8(program).is_err() {
-            return false;
+            return None;
         }
         // Where the program is: its bytes are a part of the line.
         let at = if program.is_empty() { 0 } else { program.as_ptr().addr() - text.as_ptr().addr() };
@@ -279,8 +280,8 @@ impl State {
         let rules = line.rules.iter().chain(line.always).copied();
         let asked = rules.clone().map(|rule| plan.texts.asks[rule as usize]).fold(0, u32::saturating_add);
         let (layout, holds) = &self.lines[known];
-        self.work.ask(plan, (layout, holds), (text, &leaves), rules, asked <= FEW, &mut answer.found);
-        true
+        let sure = self.work.ask(plan, (layout, holds), (text, &leaves), rules, asked <= FEW, &mut answer.found);
+        Some(sure && text.first() != Some(&b'{')) // Python tells by it which answers know the log source
     }
 
     fn decide_object(

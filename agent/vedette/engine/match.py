@@ -292,20 +292,29 @@ class Engine:
         else:
             part.hits += 1
             if not cache.check():
-                return self._matched(answer, chunk, candidate, context) if answer else []
+                if not answer:
+                    return []
+                event = self._record(chunk, candidate.start, candidate.raw, context)
+                return self._matched(answer, chunk, candidate, context, event)
         return self._evaluated(chunk, candidate, context, key, answer)
 
     def _surely(self, chunk: Chunk, candidate: Joined, context: Context) -> list[Match]:
-        """The matches of a candidate all of whose rules match, as the kernel says."""
+        """The matches of a candidate all of whose rules match, as the kernel says; of a line those of its log source,
+        which the kernel does not know."""
+        event = self._record(chunk, candidate.start, candidate.raw, context)
         self._until_check -= 1
         if self._until_check:
-            return self._matched(sorted(candidate.rules), chunk, candidate, context)
-        return self._checked(chunk, candidate, context)
+            rules = candidate.rules
+            if candidate.raw[:1] != b"{":
+                rules = self._routed(event, rules, context.logsource)
+            return self._matched(sorted(rules), chunk, candidate, context, event)
+        return self._checked(candidate, event, chunk, context)
 
-    def _matched(self, true: Sequence[int], chunk: Chunk, candidate: Joined, context: Context) -> list[Match]:
+    def _matched(
+        self, true: Sequence[int], chunk: Chunk, candidate: Joined, context: Context, event: Record
+    ) -> list[Match]:
         """The matches of an event that needs no evaluation."""
         self.tally.matches += len(true)
-        event = self._record(chunk, candidate.start, candidate.raw, context)
         if self._native is not None and candidate.raw[:1] == b"{":
             event.sure = chunk.codec, context.logsource, true
         return [Match(rule, candidate.start, candidate.end, event) for rule in true]
@@ -331,14 +340,14 @@ class Engine:
         self.tally.matches += len(true)
         return [Match(rule, candidate.start, candidate.end, event) for rule in true]
 
-    def _checked(self, chunk: Chunk, candidate: Joined, context: Context) -> list[Match]:
+    def _checked(self, candidate: Joined, event: Record, chunk: Chunk, context: Context) -> list[Match]:
         """``_surely``, by evaluation: a proof that the kernel is right."""
         self._until_check = SURE_SAMPLE
-        event = self._record(chunk, candidate.start, candidate.raw, context)
         undecided = len(self._undecided_events)
-        true = self.true(event, candidate.rules, context.logsource)
-        if true != sorted(candidate.rules) and undecided == len(self._undecided_events):
-            reason = f"{self._named(candidate.rules ^ set(true))} came out differently than the kernel said"
+        rules = self._routed(event, candidate.rules, context.logsource)
+        true = self.true(event, rules, context.logsource)
+        if true != sorted(rules) and undecided == len(self._undecided_events):
+            reason = f"{self._named(rules ^ set(true))} came out differently than the kernel said"
             self._differs(reason, chunk.codec, context.logsource, event.raw)
         self.tally.matches += len(true)
         return [Match(rule, candidate.start, candidate.end, event) for rule in true]
@@ -441,10 +450,14 @@ class Engine:
             for rule in idle:
                 self.tally.skipped[rule] = self.tally.skipped.get(rule, 0) + 1
             rules -= idle
+        among = self._among(self._routed(event, rules, own))
+        return self.evaluator.among(event, among, self._undecided) if among.nodes else []
+
+    def _routed(self, event: Record, rules: frozenset[int], own: LogSource) -> frozenset[int]:
+        """Those of ``rules`` that are asked about an event of an input of the log source ``own``."""
         if self.route and not rules <= self._fitting(of_input(own)):
             rules &= self._fitting(event.source)
-        among = self._among(rules)
-        return self.evaluator.among(event, among, self._undecided) if among.nodes else []
+        return rules
 
     def _among(self, rules: frozenset[int]) -> Among:
         """``rules``, prepared."""

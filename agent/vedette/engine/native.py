@@ -19,8 +19,8 @@ input's events are nothing but messages; other fields are open. A message that i
 with what the header gives as part of the structure.
 
 So for an event the kernel leaves out a rule only if it is false, or of another log source. Where it knows all that the
-other rules of an object depend on these are ``Sure``. Where it knows nothing an event keeps the rules that the
-prefilter names.
+other rules depend on these are ``Sure``; of a line it does not know the log source. Where it knows nothing an event
+keeps the rules that the prefilter names.
 """
 
 from __future__ import annotations
