@@ -245,14 +245,14 @@ def test_now_follows_two_decisions_in_a_row(tab: Open, tmp_path: Path) -> None:
         tab_.page.locator(".live[data-state=live]").wait_for()
         shown = tab_.page.locator("#now ol.first a[href^='/campaigns/']")
         assert shown.count() > 1
-        for number in range(2):
-            finding = shown.nth(number).get_attribute("href").rpartition("/")[2]
+        decided = [shown.nth(number).get_attribute("href") for number in range(2)]
+        for link in decided:
+            finding = link.rpartition("/")[2]
             answer = client.post(
                 f"/api/v1/findings/{finding}/triage", json={"state": "true-positive", "reason": "case 41"}
             )
             assert answer.status_code == 200
-        before = [shown.nth(number).get_attribute("href") for number in range(2)]
-        for link in before:
+        for link in decided:
             tab_.page.locator(f"#now a[href='{link}']").wait_for(state="detached")
 
 
