@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import shutil
 import time
@@ -153,6 +154,49 @@ async def test_a_member_that_a_kill_kept_from_the_access_list(tmp_path: Path) ->
     async with enrolling(tmp_path, f"touch {done}"):
         await eventually("the reload", done.exists)
         assert "user web-1" in (tmp_path / "region" / "mosquitto.acl").read_text()
+
+
+@pytest.mark.parametrize("torn", [False, True])
+async def test_a_kill_before_the_line_of_the_record(tmp_path: Path, torn: bool) -> None:
+    """Its certificate is in members.json, its line is not, or not whole: the line is there once the host, or its
+    renewal, has been answered, and once only."""
+    key, next_key = new_key(), new_key()
+    with Region.open(tmp_path / "region") as region:
+        region.broker = "mqtt://region.example"
+        region.admit("web-1", key.public_key(), fleet="plants", labels={}, now=datetime.now(UTC))
+        if torn:
+            region.audit("enrolled", serial=region.member("web-1").serial)
+            os.truncate(tmp_path / "region" / "audit.jsonl", (tmp_path / "region" / "audit.jsonl").stat().st_size - 1)
+    async with enrolling(tmp_path) as kit:
+        asked = kit.request(key)
+        for _ in range(2):
+            assert not (await kit.ask(*asked)).refused
+        assert kit.audit("enrolled") == 1
+        with Region.open(kit.folder) as region:
+            region.renew("web-1", next_key.public_key(), days=90)
+        topic, csr = "vedette/v1/plants/web-1/certificate", signing_request("web-1", next_key)
+        for _ in range(2):
+            kit.answers.pop(topic, None)
+            await kit.client.publish("vedette/v1/plants/web-1/csr", renewal_request(csr, sign(csr.encode(), key)))
+            await eventually("an answer", lambda: topic in kit.answers)
+        assert kit.audit("renewed") == 1
+
+
+async def test_a_reload_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others work in the folder meanwhile; no host is answered before it has ended."""
+    hangs, go = tmp_path / "hangs", tmp_path / "go"
+    command = f"sh -c 'touch {hangs}; until [ -e {go} ]; do sleep 0.01; done'"
+    async with enrolling(tmp_path, command) as kit:
+        await eventually("the reload", hangs.exists)
+        id, data = kit.request(new_key())
+        await kit.client.publish(REQUESTS, data)
+        with monkeypatch.context() as patch:
+            patch.setattr("vedette.region.enroll.LOCK_SECONDS", 0.0)
+            with Region.open(kit.folder) as region:
+                assert "web-1" not in region.members
+        assert not kit.answers
+        go.touch()
+        assert not (await kit.ask(id, data)).refused
 
 
 async def test_a_reload_that_failed_is_tried_again(tmp_path: Path) -> None:

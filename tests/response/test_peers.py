@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import threading
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.waits import eventually
 from vedette.config.read import load
 from vedette.config.settings import ResponseSettings
 from vedette.runtime.options.response import Response, ResponseSink, sink_of
+from vedette.sinks.base import Verdict
 
 CONFIG = """
 [agent]
@@ -82,22 +87,33 @@ def test_who_is_never_blocked(tmp_path: Path) -> None:
     )
 
 
+def response(folder: Path, *peers: str) -> Response:
+    """A dry run's."""
+    config: Any = SimpleNamespace(agent=SimpleNamespace(data_dir=folder, fleet_dir=folder))
+    counters = SimpleNamespace(totals=Counter())
+    context: Any = SimpleNamespace(config=config, clock=lambda: 1, counters=counters)
+    return Response(ResponseSink("r", settings=ResponseSettings(dry_run=True), peers=peers), context, config)
+
+
 async def test_a_resolver_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes nothing back: what a name last meant stays, beside what others mean now."""
     known = {"broker.example": "203.0.113.9", "siem.example": "203.0.113.10", "198.51.100.7": "198.51.100.7"}
+    asked = 0
 
     def resolver(name: str, *_: object, **__: object) -> list[Any]:
+        nonlocal asked
+        asked += 1
         if name not in known:
             raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[name], 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolver)
-    monkeypatch.setattr("vedette.runtime.options.response.RESOLVE_SECONDS", 0.0)
-    config: Any = SimpleNamespace(agent=SimpleNamespace(data_dir=tmp_path, fleet_dir=tmp_path))
-    context: Any = SimpleNamespace(config=config, clock=lambda: 1)
-    part = Response(ResponseSink("r", settings=ResponseSettings(dry_run=True), peers=tuple(known)), context, config)
+    monkeypatch.setattr("vedette.runtime.options.response.RESOLVE_SECONDS", 0.01)
+    part = response(tmp_path, *known)
 
     async def allowed() -> set[str]:
+        before = asked
+        await eventually("all names asked again", lambda: asked > before + 6)
         rows = (await part.command("list"))["allowed"]
         return {row["network"].partition("/")[0] for row in rows if row["reason"].endswith("of the configuration")}
 
@@ -108,4 +124,53 @@ async def test_a_resolver_that_is_away(tmp_path: Path, monkeypatch: pytest.Monke
         assert await allowed() == {"203.0.113.9", "203.0.113.11", "198.51.100.7"}
     known.clear()
     assert await allowed() == {"203.0.113.9", "203.0.113.11", "198.51.100.7"}
+    await part.close()
+
+
+async def test_a_resolver_that_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is asked again, an address is blocked, and what names meant before is allowed."""
+    silent, over, asked = threading.Event(), threading.Event(), threading.Event()
+
+    def resolver(*_: object, **__: object) -> list[Any]:
+        if silent.is_set():
+            asked.set()
+            over.wait()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.9", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    monkeypatch.setattr("vedette.runtime.options.response.RESOLVE_SECONDS", 0.01)
+    part = response(tmp_path, "broker.example")
+    try:
+        await part.command("list")
+        silent.set()
+        await eventually("another look at the names", asked.is_set)
+        async with asyncio.timeout(60):
+            done = await part.command("block", "203.0.113.50")
+            with pytest.raises(ValueError, match=r"broker\.example of the configuration"):
+                await part.command("block", "203.0.113.9")
+        assert "would have blocked 203.0.113.50" in done["text"]
+    finally:
+        over.set()
+        await part.close()
+
+
+async def test_routes_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is blocked, alerts wait, the status says why; what is blocked can be listed and undone. It is over once
+    they can be."""
+    monkeypatch.setattr("vedette.runtime.options.response.POLL_SECONDS", 0.01)
+    part = response(tmp_path)
+    await part.command("block", "203.0.113.50")
+    with monkeypatch.context() as patch:
+        patch.setattr("vedette.response.routes.MOST", 10)
+        with pytest.raises(OSError, match="the routes of this host cannot be read"):
+            await part.command("block", "203.0.113.51")
+        alert: Any = SimpleNamespace(row={})
+        (answer,) = await part.deliver([alert])
+        assert answer.verdict is Verdict.LATER
+        assert "the routes of this host cannot be read" in answer.text
+        listed = await part.command("list")
+        assert [row["address"] for row in listed["addresses"]] == ["203.0.113.50"]
+        assert listed["problem"] == answer.text == part.state()["problem"]
+        assert "is not blocked any more" in (await part.command("undo", "203.0.113.50"))["text"]
+    await eventually("nothing to report", lambda: not part.problem)
     await part.close()

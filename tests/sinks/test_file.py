@@ -50,7 +50,15 @@ async def test_a_torn_line_is_cut(tmp_path: Path) -> None:
         assert [json.loads(line)["seq"] for line in file.read_text().splitlines()] == [2]
 
 
-@pytest.mark.parametrize("text", [b"a note", b"a note\n", b"\n", b"\0\0", b'{"a": 1}\n{"schema_version":'])
+OSV = b'{"schema_version":"1.7.0","id":"GHSA-1","modified":"2026-11-29T00:00:00Z"}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"a note", b"a note\n", b"\n", b"\0\0", b'{"a": 1}\n{"schema_version":', OSV, OSV + b"\n",
+     b'{"schema_version":1,"id":"x"}', b'{"schema_version":1}', b'{"schema_version":-1,"alert_id":"x"}',
+     b"CEF:0|Vedette|Other|1|"],
+)  # fmt: skip
 async def test_what_is_another_programs(tmp_path: Path, text: bytes) -> None:
     """A file that the path names by mistake, or an older one that a rotation would replace, stays as it is; the alert
     waits, and is written once that has gone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from vedette.config.read import ConfigError, parse
+from vedette.config.written import OWN
 from vedette.fleet.overlay import merged
 from vedette.sinks.settings import SINK_TYPES
 
@@ -62,6 +64,66 @@ def test_mistakes(text: str, mistake: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text)
     assert any(mistake in one for one in caught.value.mistakes), caught.value.mistakes
+
+
+def file_sinks(*paths: object) -> str:
+    return "".join(f'[[sink]]\ntype = "file"\nname = "f{i}"\npath = "{path}"\n' for i, path in enumerate(paths))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "mistake"),
+    [
+        ("a/alerts", "a/alerts", "is written by another sink already (f0)"),
+        ("a/alerts", "a/../a/alerts", "is written by another sink already (f0)"),
+        ("a/alerts", "a//alerts", "is written by another sink already (f0)"),
+        ("a/alerts", "link/alerts", "is written by another sink already (f0)"),
+        ("a/alerts", "link/alerts.1", "is written by another sink already (f0)"),
+        ("a/alerts.12", "a/alerts", "is written by another sink already (f0)"),
+        ("a/alerts.1", "a/alerts.2", ""),
+        ("a/alerts", "b/alerts", ""),
+        ("a/alerts", "a/alerts.json", ""),
+    ],
+)
+def test_two_sinks_of_one_file(tmp_path: Path, first: str, second: str, mistake: str) -> None:
+    """Paths are held against each other where their links lead, with the names that a rotation gives."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    text = file_sinks(f"{tmp_path}/{first}", f"{tmp_path}/{second}")
+    if not mistake:
+        assert len(parse(text).sink) == 2
+        return
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    assert caught.value.mistakes == [f"vedette.toml: sink[1].path: '{tmp_path / second}' {mistake}"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["data/raw/alerts", "data/sinks/f0.ndjson", "data/../data/shown", "data/store.damaged-1/x", "data/.lock",
+     "link/store/x", "landing/x", "copies/a/x"],
+)  # fmt: skip
+def test_a_file_of_the_agents_own(tmp_path: Path, path: str) -> None:
+    """A sink writes where the agent keeps nothing: beside its own names in the data folder it may."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    own = (
+        f'[agent]\nid = "a"\ndata_dir = "{tmp_path}/data"\n[uplink]\npath = "{tmp_path}/landing"\n'
+        f'[archive]\nurl = "{tmp_path}/copies"\n'
+    )
+    with pytest.raises(ConfigError) as caught:
+        parse(own + file_sinks(tmp_path / path))
+    assert caught.value.mistakes == [
+        f"vedette.toml: sink[0].path: '{tmp_path / path}' lies where the agent keeps its own files: name another"
+    ]
+    assert parse(own + file_sinks(tmp_path / "data/alerts.ndjson", tmp_path / "data/out/x", tmp_path / "copies/x"))
+
+
+def test_the_agents_own_names_are_all_known() -> None:
+    """Whatever the source puts into the data folder."""
+    texts = [path.read_text("utf-8") for path in (ROOT / "agent" / "vedette").rglob("*.py")]
+    names = {name for text in texts for name in re.findall(r'data_dir / "([^"]+)"', text)}
+    assert len(names) > 10
+    assert names | {"bundles", "cache", "rulesets"} <= OWN
 
 
 def test_no_secret_is_shown() -> None:

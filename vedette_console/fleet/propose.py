@@ -481,7 +481,8 @@ def stage(
 
 
 def _stage(path: Path, repository: Repository, proposed: Proposed, retry: bool) -> tuple[list[Moved], list[str]]:
-    text = with_bundle(path.read_text("utf-8"), proposed.group, proposed.ruleset, proposed.bundle)
+    saved = path.read_text("utf-8")
+    text = with_bundle(saved, proposed.group, proposed.ruleset, proposed.bundle)
     beside = path.with_name(f".{path.name}.{proposed.id}")  # the paths in it are relative to its folder
     try:
         beside.write_text(text, "utf-8")
@@ -505,11 +506,22 @@ def _stage(path: Path, repository: Repository, proposed: Proposed, retry: bool) 
             f"fleet.toml has other changes that are not in force ({what}): plan, sign and apply these first"
         )
     fleetlookups.keep(repository.folder, document.lookups)
-    repository.stage_desired(after, document.files, operators)
-    write_whole(path, text.encode(), path.stat().st_mode & 0o777)
+    _exchange(path, saved, text)
+    try:
+        repository.stage_desired(after, document.files, operators)
+    except BaseException:
+        _exchange(path, text, saved)
+        raise
     group = next(group for group in after.groups if group.name == proposed.group)
     diff = [Moved(group=row.group, what=row.what, before=target(row.before), after=target(row.after)) for row in moved]
     return diff, [group.bundles[proposed.ruleset].id]
+
+
+def _exchange(path: Path, saved: str, text: str) -> None:
+    """Write ``text`` in place of ``saved``. Raises ValueError when somebody has saved another meanwhile, OSError."""
+    if path.read_text("utf-8") != saved:
+        raise ValueError(f"{path.name} was changed by somebody else meanwhile: propose it again")
+    write_whole(path, text.encode(), path.stat().st_mode & 0o777)
 
 
 def put_bundle(path: Path, data: bytes, undo: ExitStack) -> None:

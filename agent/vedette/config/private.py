@@ -29,10 +29,7 @@ def is_private(config: Config, file: Path | None, descriptor: int) -> bool:
     """Whether the open file lies in the data folder or holds alerts, is ``file``, where ``config`` comes from, or one
     that ``config`` names. Raises OSError."""
     lies, folder = os.path.realpath(f"/proc/self/fd/{descriptor}"), os.path.realpath(config.agent.data_dir)
-    below = [config.uplink.path] if config.uplink.type == "directory" and config.uplink.path else []
-    if config.archive.url.startswith("/"):
-        below.append(Path(config.archive.url, config.agent.id))
-    if any(os.path.commonpath((lies, own)) == own for own in (folder, *map(os.path.realpath, below))):
+    if any(os.path.commonpath((lies, own)) == own for own in (folder, *map(os.path.realpath, folders(config)))):
         return True
     written = [sink.path for sink in config.sink if isinstance(sink, FileSink) and sink.path]
     if any(re.fullmatch(re.escape(resolved(path)) + _ROTATED, lies) for path in written):
@@ -44,6 +41,14 @@ def is_private(config: Config, file: Path | None, descriptor: int) -> bool:
             if os.path.samestat(status, path.stat()):
                 return True
     return status.st_nlink > 1 and any(os.path.samestat(status, own) for own in _files(folder))
+
+
+def folders(config: Config) -> Iterator[Path]:
+    """Yield those in which the agent writes beside its data folder."""
+    if config.uplink.type == "directory" and config.uplink.path:
+        yield config.uplink.path
+    if config.archive.url.startswith("/"):
+        yield Path(config.archive.url, config.agent.id)
 
 
 def _files(folder: str) -> Iterator[os.stat_result]:

@@ -168,9 +168,9 @@ class _Reader:
             config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, id=host))
         config = dataclasses.replace(config, uplink=dataclasses.replace(config.uplink, broker=self._brokers[""]))
         if not self.mistakes and (config.sink or any(isinstance(item, MqttInput) for item in config.input)):
-            from vedette.config import loops
+            from vedette.config import loops, written
 
-            self.mistakes += loops.mistakes(config)
+            self.mistakes += [*written.mistakes(config), *loops.mistakes(config)]
         return config
 
     def _read_brokers(self, value: Any) -> None:
@@ -420,7 +420,7 @@ def _no_keys(keys: tuple[str, ...]) -> Iterator[tuple[int, ValueError]]:
 
 
 def _check_sinks(config: Config, mistakes: list[str]) -> None:
-    names, paths = set[str](), set[str]()
+    names = set[str]()
     for i, sink in enumerate(config.sink):
         where = f"sink[{i}]"
         _check_values(sink, where, mistakes)
@@ -428,10 +428,6 @@ def _check_sinks(config: Config, mistakes: list[str]) -> None:
         if sink.name in names:
             mistakes.append(f"{where}.name: {sink.name!r} is used twice")
         names.add(sink.name)
-        if sink.type == "file":
-            if sink.to in paths:
-                mistakes.append(f"{where}.path: {sink.to!r} is written by another sink already")
-            paths.add(sink.to)
         if sink.program and sink.program not in config.agent.allow_commands:
             mistakes.append(f"{where}.command: {sink.program!r} is not in agent.allow_commands")
     if len(config.sink) > MAX_SINKS:

@@ -281,6 +281,10 @@ class Region:
         """A line of the audit record. Raises OSError."""
         Audit(self.folder / "audit.jsonl").append(event, **facts)
 
+    def audited(self, serial: str) -> bool:
+        """Whether a line is about the certificate ``serial``: a kill may have come before it. Raises OSError."""
+        return Audit(self.folder / "audit.jsonl").has("serial", serial)
+
     def member(self, name: str) -> Member:
         """Who is enrolled as ``name``. Raises ValueError when nobody is."""
         member = self.members.get(name)

@@ -93,6 +93,7 @@ class Enroller:
         self._minute, self._refusals = 0, 0
         self._due = True
         """Whether the broker may not know the access list: of the life before nobody can say."""
+        self._turn = asyncio.Lock()
         self._sent = b""
         """The authorities that were sent last."""
         self.client = MqttClient(
@@ -119,7 +120,8 @@ class Enroller:
             await asyncio.sleep(GATHER_SECONDS)
             while not self._received.empty() and len(batch) < BATCH:
                 batch.append(self._received.get_nowait())
-            answers = await asyncio.to_thread(self._decide, batch)
+            async with self._turn:
+                answers = await asyncio.to_thread(self._decide, batch)
             for answer in answers:
                 with contextlib.suppress(OSError):  # not connected, or refused: the host asks again
                     await self.client.publish(answer.topic, answer.payload, retain=answer.retain)
@@ -130,12 +132,14 @@ class Enroller:
         """Send changed authorities to every member that keeps its own key."""
         while True:
             await self.client.connected.wait()
-            for line in await asyncio.to_thread(self._changed):
+            async with self._turn:
+                lines = await asyncio.to_thread(self._changed)
+            for line in lines:
                 with contextlib.suppress(OSError):
                     await self.client.publish(line.topic, line.payload, retain=True)
             await asyncio.sleep(AUTHORITIES_SECONDS)
 
-    # --- in a thread
+    # --- in a thread, one at a time
 
     def _decide(self, batch: list[Message]) -> list[_Out]:
         answers: list[_Out] = []
@@ -148,7 +152,9 @@ class Enroller:
                     else:
                         answers += self._renew(region, message)
             self._due = self._due or _access(region) != before
-            self._publish(region)
+            if self._due:
+                region.publish_access()
+        self._reload()
         return answers
 
     def _enrol(self, region: Region, tokens: Tokens, payload: bytes) -> list[_Out]:
@@ -179,7 +185,7 @@ class Enroller:
         )  # fmt: skip
         tokens.spend(grant.id, request.name)
         serial = region.members[request.name].serial
-        if serial != before:
+        if serial != before or not region.audited(serial):
             about = {"name": request.name, "fleet": grant.fleet, "token": grant.id, "machine": request.machine}
             region.audit("enrolled", **about, serial=serial, version=request.version)
             log.info(Log.ENROLLED, **about)
@@ -204,18 +210,19 @@ class Enroller:
     def _changed(self) -> list[_Out]:
         answers: list[_Out] = []
         with Region.open(self._settings.folder) as region:
-            self._publish(region)
-            if (now := region.authorities.pem()) == self._sent:
-                return []
-            self._sent = now
-            for member in region.members.values():
-                if member.active and member.key:
-                    try:
-                        renewal = renewals.answer(region, region.certificate(member.name))
-                    except ValueError as error:
-                        log.error(Log.ENROLMENT_REFUSED, name=member.name, reason=str(error))
-                    else:
-                        answers.append(_out(member.fleet, member.name, renewal))
+            if self._due:
+                region.publish_access()
+            if (now := region.authorities.pem()) != self._sent:
+                self._sent = now
+                for member in region.members.values():
+                    if member.active and member.key:
+                        try:
+                            renewal = renewals.answer(region, region.certificate(member.name))
+                        except ValueError as error:
+                            log.error(Log.ENROLMENT_REFUSED, name=member.name, reason=str(error))
+                        else:
+                            answers.append(_out(member.fleet, member.name, renewal))
+        self._reload()
         return answers
 
     def _refused(self, region: Region, event: str, reason: str, **about: str) -> None:
@@ -227,10 +234,10 @@ class Enroller:
             region.audit(event, **about, reason=reason[:1000])
             log.warning(Log.ENROLMENT_REFUSED, **about, reason=reason)
 
-    def _publish(self, region: Region) -> None:
+    def _reload(self) -> None:
+        """Have the broker read the access list, when it must, with the folder unlocked: the command may hang."""
         if not self._due:
             return
-        region.publish_access()
         try:
             if not self._settings.reload:
                 log.warning(Log.ACCESS_CHANGED, action="give the broker the new access list, and reload it (SIGHUP)")

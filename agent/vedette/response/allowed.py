@@ -1,10 +1,10 @@
 """What this host must not lose, as the kernel and its files say: its own addresses, its gateways, its name servers,
 who is logged in, and where it sends its alerts.
 
-Read again every few seconds, by a thread. What cannot be read allows nothing. Sources: ``/proc/net/fib_trie``,
-``if_inet6``, ``route`` and ``ipv6_route`` (proc(5)); resolv.conf(5), and what systemd-resolved and NetworkManager have
-beside it when its server is one on this host; utmp(5), and logind's ``/run/systemd/sessions`` where newer sshd writes
-no utmp.
+Read again every few seconds, by a thread. Sources: the kernel's routes (``response/routes.py``), without which nothing
+may be blocked; resolv.conf(5), and what systemd-resolved and NetworkManager have beside it when its server is one on
+this host; utmp(5), and logind's ``/run/systemd/sessions`` where newer sshd writes no utmp. A file that is not there
+allows nothing; that one cannot be read is an error, too.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import platform
 import re
 import socket
 import struct
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 
 from vedette.response.decide import Address, Network
+from vedette.response.routes import routes
 
 _UTMP = struct.Struct(
     "=h2xi32s4s32s256s4xqqq16s20s4x" if platform.machine() == "aarch64" else "=h2xi32s4s32s256s4xiii16s20s"
@@ -31,11 +31,13 @@ MAX_FILE = 1 << 20
 
 
 def of_host(*, sessions: bool, root: Path = Path("/")) -> Iterator[tuple[Network, str]]:
-    """Networks that this host needs, each with the reason. ``sessions``: also where users are logged in from."""
+    """Networks that this host needs, each with the reason. ``sessions``: also where users are logged in from. Raises
+    OSError for what is there and cannot be read."""
+    own, gateways = routes()
     for text in ("127.0.0.0/8", "::1/128"):
         yield ip_network(text), "loopback"
     for why, addresses in (
-        ("own address", _own(root)), ("gateway", _gateways(root)), ("name server", _name_servers(root)),
+        ("own address", own), ("gateway", gateways), ("name server", _name_servers(root)),
         ("logged in from there", _sessions(root) if sessions else ()),
     ):  # fmt: skip
         yield from ((ip_network(address), why) for address in addresses)
@@ -47,7 +49,7 @@ def of_names(names: Iterable[str], before: Iterable[tuple[Network, str]] = ()) -
         why = f"{name} of the configuration"
         try:
             answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
+        except (OSError, ValueError):
             yield from ((network, reason) for network, reason in before if reason == why)
         else:
             yield from ((ip_network(str(address).partition("%")[0]), why) for *_, (address, *_) in answers)
@@ -57,25 +59,8 @@ def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return file.read(MAX_FILE).decode("utf-8", "replace")
-    except OSError:
+    except FileNotFoundError:
         return ""
-
-
-def _own(root: Path) -> Iterator[Address]:
-    for text in re.findall(r"\|-- ([\d.]+)\s+/32 host LOCAL", _text(root / "proc/net/fib_trie")):
-        yield IPv4Address(text)
-    for line in _text(root / "proc/net/if_inet6").splitlines():
-        yield IPv6Address(bytes.fromhex(line.split()[0]))
-
-
-def _gateways(root: Path) -> Iterator[Address]:
-    for line in _text(root / "proc/net/route").splitlines()[1:]:
-        gateway = bytes.fromhex(line.split()[2])
-        if any(gateway):
-            yield IPv4Address(gateway[::-1] if sys.byteorder == "little" else gateway)
-    for line in _text(root / "proc/net/ipv6_route").splitlines():
-        if any(gateway := bytes.fromhex(line.split()[4])):
-            yield IPv6Address(gateway)
 
 
 def _name_servers(root: Path) -> Iterator[Address]:
@@ -86,12 +71,12 @@ def _name_servers(root: Path) -> Iterator[Address]:
 
 def _sessions(root: Path) -> Iterator[Address]:
     data = b""
-    with suppress(OSError), (root / "run/utmp").open("rb") as file:
+    with suppress(FileNotFoundError), (root / "run/utmp").open("rb") as file:
         data = file.read(MAX_FILE)
     for entry in _UTMP.iter_unpack(data[: len(data) // _UTMP.size * _UTMP.size]):
         if entry[0] == _USER_PROCESS and any(entry[-2]):
             yield IPv6Address(entry[-2]) if any(entry[-2][4:]) else IPv4Address(entry[-2][:4])
-    with suppress(OSError):
+    with suppress(FileNotFoundError):
         for path in (root / "run/systemd/sessions").iterdir():
             for text in re.findall(r"(?m)^REMOTE_HOST=(\S+)$", _text(path)):
                 yield from _address(text)

@@ -27,12 +27,13 @@ NFT = Path("/usr/sbin/nft")
 SECONDS = 10.0
 """For one transaction."""
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
-_HINTS = {
+HINTS = {
     "Operation not permitted": "; needs CAP_NET_ADMIN (docs/install.md)",
     "Address family not supported": "; the unit needs AF_NETLINK and CAP_NET_ADMIN (docs/install.md)",
     "Protocol not supported": "; the kernel has no nftables",
     "Too many open files in system": "; the set is full",
 }
+"""What to do about an error that has this text."""
 
 
 class Nft:
@@ -110,7 +111,7 @@ class Nft:
             raise OSError(f"nft did not end within {SECONDS:g} s") from error
         if done.returncode:
             said = next((line.strip() for line in done.stderr.splitlines() if line.strip()), "no message")
-            hint = next((hint for text, hint in _HINTS.items() if text in done.stderr), "")
+            hint = next((hint for text, hint in HINTS.items() if text in done.stderr), "")
             raise OSError(f"nft: {said[:300]}{hint}")
         return done.stdout
 

@@ -20,8 +20,8 @@ _SEVERITY = {"critical": 2, "high": 3, "medium": 4, "low": 5, "informational": 6
 _CEF_SEVERITY = {"critical": 10, "high": 8, "medium": 5, "low": 3, "informational": 1}
 _CEF_ENTITY = {"ip": "src", "user": "suser", "domain": "destinationDnsDomain", "url": "request", "hash": "fileHash",
                "user_agent": "requestClientApplication"}  # fmt: skip
-BEGINS = (b'{"schema_version":', b"CEF:0|Vedette|Vedette|")
-"""How the lines below begin, of every version."""
+BEGINS = (*(b'{"schema_version":%d,"alert_id":"' % version for version in range(1, 100)), b"CEF:0|Vedette|Vedette|")
+"""How the lines below begin, of every version; no other program's lines do, be they JSON with a ``schema_version``."""
 MAX_CEF = 1023
 """Characters of one CEF value, the shortest bound among its dictionary's texts that are used here."""
 

@@ -293,6 +293,34 @@ async def test_a_bundle_that_is_there_stays(region: Steered) -> None:
         assert theirs.read_bytes() == b"an admin's, not planned yet"
 
 
+async def test_an_admin_saves_meanwhile(region: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody saves in fleet.toml while a proposal is checked stays, and so does the file when staging fails; the
+    proposal is refused, nothing is staged, and its bundle goes."""
+    before, read = region.toml.read_text(), fleetfile.read
+    theirs = before + "\n# until Tuesday\n"
+
+    def saved(*of: Any) -> Any:
+        region.toml.write_text(theirs)
+        return read(*of)
+
+    def full(*_: Any) -> None:
+        raise OSError("the disk is full")
+
+    async with at_work(region) as (fleet, _):
+        for target, name, double, reason, left in (
+            (propose.fleetfile, "read", saved, "fleet.toml was changed by somebody else meanwhile", theirs),
+            (propose.Repository, "stage_desired", full, "the disk is full", before),
+        ):
+            region.toml.write_text(before)
+            with monkeypatch.context() as patch:
+                patch.setattr(target, name, double)
+                refused = await finished(fleet, await fleet.proposals.propose(VIENNA, proposal()))
+            assert (refused.state, reason in refused.problems[-1].message) == ("refused", True), refused
+            assert region.toml.read_text() == left
+            assert not region.documents.repository.signatures()
+            assert [path.name for path in (region.folder / "bundles").iterdir()] == ["rules-1.vbundle"]
+
+
 async def test_slow_builds(region: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of one user, also by a token and asked for at once, leave others a place; one that ends as nobody foresaw
     is refused with its reason, and keeps no place."""

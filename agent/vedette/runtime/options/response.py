@@ -163,7 +163,7 @@ class Response:
         self._nft = Nft(NFT, self.settings.table, self.settings.max_blocked)
         self._allowed = Allowed(configured(self.settings.allow))
         self._resolved: list[tuple[Network, str]] = []
-        self._resolve_at = 0.0
+        self._names_known = asyncio.Event()
         self._shape: str | None = None
         """Of our table when it was last in order; None: it has to be made."""
         self._refused: dict[tuple[str, str], int] = {}
@@ -172,7 +172,7 @@ class Response:
         self._restored = self._withdrawn = False
         self.problem = ""
         """Why the firewall is not as it should be; empty: it is."""
-        self._watching = asyncio.create_task(self._watch())
+        self._tasks = {asyncio.create_task(self._watch()), asyncio.create_task(self._resolve())}
 
     def _by(self, who: str) -> str:
         return DRY if self.settings.dry_run else who
@@ -211,8 +211,9 @@ class Response:
             return [Answer(Verdict.TAKEN)] * len(alerts)
 
     async def close(self) -> None:
-        self._watching.cancel()
-        await asyncio.wait({self._watching})
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
 
     async def withdraw(self) -> None:
         """Let all go: this host is not to block any more, or not by this table. Blocks that could not be let go end by
@@ -347,14 +348,20 @@ class Response:
     # --- the host
 
     async def _look(self) -> None:
-        """What is allowed as of now."""
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._resolve_at:
-            self._resolve_at = loop.time() + RESOLVE_SECONDS
-            self._resolved = await asyncio.to_thread(lambda: list(of_names(self._peers, self._resolved)))
+        """What is allowed as of now; of names what they meant when they were last resolved, which is waited for once.
+        Raises OSError for what cannot be read."""
+        await self._names_known.wait()
         sessions = self.settings.allow_sessions
         host = await asyncio.to_thread(lambda: list(of_host(sessions=sessions)))
         self._allowed = Allowed([*configured(self.settings.allow), *host, *self._resolved])
+
+    async def _resolve(self) -> None:
+        """Resolve the names of the configuration every RESOLVE_SECONDS, until cancelled; silent servers hold up no
+        block."""
+        while True:
+            self._resolved = await asyncio.to_thread(lambda: list(of_names(self._peers, self._resolved)))
+            self._names_known.set()
+            await asyncio.sleep(RESOLVE_SECONDS)
 
     async def _restore(self) -> None:
         """The record as it is on disk; of a dry run only in one. Raises OSError."""
@@ -399,6 +406,7 @@ class Response:
         if over or freed:
             await self._keep()
         if self.settings.dry_run:
+            self._recovered()
             return
         shape = await asyncio.to_thread(self._nft.shape)
         if self._shape is not None and shape != self._shape:
@@ -428,7 +436,12 @@ class Response:
         async with self._turn:
             if not self._restored:
                 await self._restore()
-            await self._look()
+            try:
+                await self._look()
+            except OSError as error:
+                if action in ("block", "test"):
+                    raise
+                self._fail(str(error))
             now = self._context.clock()
             match action:
                 case "list":
