@@ -181,8 +181,8 @@ place_of_installation() {
             die 2 "$prefix was copied or moved from $named, whose configuration and data it names: nothing is done with it"
         prefix=$named
     fi
-    for name in releases current; do # .lock: of a run that was killed
-        [ -n "$named" ] || [ -e "$prefix/.lock" ] || [ ! -e "$prefix/$name" ] ||
+    for name in releases current; do # a folder .lock: of a run that was killed
+        [ -n "$named" ] || [ -d "$prefix/.lock" ] || [ ! -e "$prefix/$name" ] ||
             die 2 "$prefix holds releases of another program: give a folder of its own with --prefix"
     done
     [ -z "$home" ] || [ "$action" != install ] || [ "$home" = "$real" ] ||

@@ -32,6 +32,13 @@ objects = st.dictionaries(
 )
 
 
+@pytest.mark.parametrize("blanks", [8192, 8193, 70_000])
+def test_blanks_without_number_before_an_element(blanks: int) -> None:
+    """However large the array is, and its elements are."""
+    elements = [b'{"a":"%b"}' % (b"x" * size) for size in (300_000, 9, 300_000, 9)]
+    assert split(b"[" + (b"," + b" \n" * (blanks // 2) + b" ").join(elements) + b"]") == elements
+
+
 @pytest.mark.parametrize(
     ("payload", "events"),
     [

@@ -259,10 +259,11 @@ def test_another_programs_releases(tmp_path: Path, options: tuple[str, ...]) -> 
     host = Stubbed(tmp_path)
     (host.folder / "srv/app/releases/7").mkdir(parents=True)
     (host.folder / "srv/app/current").symlink_to("releases/7")
+    (host.folder / "srv/app/.lock").touch()  # of that program, too
     done = host.run(host.release("1"), "--prefix", "/srv/app", *options)
     assert done.code == 2, done.text
     assert "/srv/app holds releases of another program" in done.text
-    assert sorted(path.name for path in (host.folder / "srv/app").rglob("*")) == ["7", "current", "releases"]
+    assert sorted(path.name for path in (host.folder / "srv/app").rglob("*")) == [".lock", "7", "current", "releases"]
 
 
 def test_a_dry_run_by_an_ordinary_user() -> None:

@@ -129,6 +129,11 @@ def _ends(body: bytes, at: int) -> Generator[None, None, dict[int, int]]:
         yield None
 
 
+def _past_blanks(body: bytes, at: int) -> int:
+    blanks = _blank(body, at)
+    return blanks.end() if blanks else at
+
+
 def _spans(body: bytes, at: int, ends: dict[int, int]) -> Spans:
     """The children of the object or array at ``at``, as runs of some, or one that is large."""
     keyed = body[at] == ord("{")
@@ -148,13 +153,15 @@ def _spans(body: bytes, at: int, ends: dict[int, int]) -> Spans:
             if not first or body[at:closing].strip():
                 yield at, closing, False
             return
-        begins = (_name if keyed else _blank)(body, at, most)
-        if begins is None:
-            raise _not_json("a name is expected")
-        end = yield from _value_end(body, begins.end(), ends)
+        at = value = _past_blanks(body, at)
+        if keyed:
+            name = _name(body, at, at + LIMIT)
+            if name is None:
+                raise _not_json("a name is expected")
+            value = _past_blanks(body, name.end())
+        end = yield from _value_end(body, value, ends)
         yield at, end, True
-        behind = _blank(body, end)
-        at = behind.end() if behind else end
+        at = _past_blanks(body, end)
         first = False
         if at == closing:
             return
@@ -179,8 +186,7 @@ def _value_end(body: bytes, at: int, ends: dict[int, int]) -> Generator[None, No
 
 def _opened(body: bytes, kind: bytes) -> Generator[None, None, tuple[int, dict[int, int]]]:
     """Where the one object or array of a body begins, and ``_ends``."""
-    begins = _blank(body)
-    at = begins.end() if begins else 0
+    at = _past_blanks(body, 0)
     if body[at : at + 1] != kind:
         raise Refused(400, f"the body is not a JSON {'array' if kind == b'[' else 'object'}")
     ends = yield from _ends(body, at)
@@ -262,8 +268,7 @@ def _records(
             yield None
             continue
         start, end, large = span
-        begins = _blank(body, start) if large else None
-        value = begins.end() if begins else start
+        value = _past_blanks(body, start) if large else start
         if not large:
             yield whole({**about, name: _run(body, span, b"[]")})
         elif len(path) > 1 and body[value] == ord("{") and value in ends:
