@@ -47,12 +47,21 @@ def regex(source: str, flags: str = "") -> Predicate:
         (regex("^ab", "m"), rb"^ab", End.PERHAPS),
         (regex("ab", "m"), rb"ab", End.WITHIN),
         (regex("(?i)ab$"), rb"(?i)ab\n", End.AT_LINE_END),
+        (regex("é\\d[^à-ë]$"), rb"\x{e9}\d[^\x{e0}-\x{eb}]\n", End.AT_LINE_END),
+        (regex("\\\\é|\\😀"), rb"\\\x{e9}|\x{1f600}", End.WITHIN),
     ],
 )
 def test_how_a_search_is_written(predicate: Predicate, expression: bytes, end: End) -> None:
     """End anchors become the pad's newline where nothing else can end there, else they are left out and proved."""
     found = search(predicate)
     assert (found.pattern.expression, found.end) == (expression, end)
+
+
+@pytest.mark.parametrize("source", [r"é\d", r"é\w", r"xé\d", r"(É)\d$", r"[é-ë]\d", r"É[0-9]"])
+def test_letters_beyond_ascii_without_regard_to_case(source: str) -> None:
+    """Beside classes, too, which are ASCII's."""
+    engine = Engine(plan_of([Predicate("f", Op.REGEX, source, False, "i")]), route=False)
+    assert [engine.true(from_mapping({"f": value})) for value in ("xé1", "xÉ1", "xÉ٣")] == [[0], [0], []]
 
 
 def test_which_hits_count() -> None:

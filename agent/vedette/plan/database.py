@@ -124,7 +124,7 @@ def refused(patterns: Sequence[Pattern]) -> set[int]:
         return refused(patterns[:half]) | {half + i for i in refused(patterns[half:])} if half else {0}
 
 
-SCHEME = 2
+SCHEME = 3
 """How searches are written as patterns; raised with that, so that databases built before are compiled again."""
 
 

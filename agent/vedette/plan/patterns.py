@@ -90,14 +90,22 @@ def _regex(source: str, option: str) -> Search:
     multiline = "m" in option or re.search(r"\(\?[a-zA-Z]*m", source) is not None
     anchors = [i for i, token in enumerate(tokens) if token in _END_ANCHORS]
     if not anchors and not (multiline and "^" in tokens):
-        return Search(Pattern(source.encode(), flags | ONCE), End.WITHIN)
+        return Search(Pattern(_ascii(source), flags | ONCE), End.WITHIN)
     if anchors == [len(tokens) - 1] and not multiline and not _alternates(tokens):
-        body = "".join(tokens[:-1]).encode()
+        body = _ascii("".join(tokens[:-1]))
         return Search(Pattern(body + rb"\n", flags), End.AT_END if tokens[-1] == r"\z" else End.AT_LINE_END)
     if re.search(r"\(\?[a-zA-Z]+\)", source[leading.end() :] if leading else source):
         raise ValueError("flags in the middle of a pattern with anchors are not supported: use the modifiers i, m, s")
-    body = "".join("(?:)" if token in _END_ANCHORS else token for token in tokens).encode()
+    body = _ascii("".join("(?:)" if token in _END_ANCHORS else token for token in tokens))
     return Search(Pattern(body, flags | ONCE), End.PERHAPS)
+
+
+def _ascii(source: str) -> bytes:
+    """``source`` with other characters as escapes: Hyperscan 5.4.11 calls each expression with one bad UTF-8."""
+    return _OTHER.sub(lambda match: match[1] or f"\\x{{{ord(match[2]):x}}}", source).encode()
+
+
+_OTHER = re.compile(r"(\\[\x00-\x7f])|\\?([^\x00-\x7f])", re.DOTALL)
 
 
 def _alternates(tokens: list[str]) -> bool:
