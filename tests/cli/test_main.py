@@ -22,12 +22,12 @@ from click.testing import CliRunner, Result
 from tests.e2e.agent import run_to_its_end
 from tests.waits import DEADLINE
 from vedette.cli.main import main
-from vedette.cli.options import rule_plan
 from vedette.config.settings import RawLogSettings
 from vedette.delivery.envelope import encode
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, Cursor
 from vedette.rawlog.log import RawLog
+from vedette.rules.build import from_rules
 from vedette.store.store import Store
 
 RULE = """\
@@ -237,7 +237,7 @@ def test_scan_compiles_rules_once(tmp_path: Path, rules: Path, monkeypatch: pyte
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     (rules / "bad.yml").write_text("title: Bad\nlogsource: {}\ndetection: {condition: a}\n")
     compiled = []
-    monkeypatch.setattr("vedette.cli.scan.rule_plan", lambda *arguments: (compiled.append(0), rule_plan(*arguments))[1])
+    monkeypatch.setattr("vedette.rules.build.from_rules", lambda rules: (compiled.append(0), from_rules(rules))[1])
 
     def scanned(*options: str) -> tuple[str, str]:
         done = ended(vedette("scan", "--rules", rules, *options, "-", stdin=ATTACK), 0)
@@ -336,6 +336,36 @@ def test_rules_list(rules: Path) -> None:
     ]  # fmt: skip
     (rules / "bad.yml").write_text("title: Bad\n")
     assert f": {rules}/bad.yml:1:" in ended(vedette("rules", "list", rules), 1).stdout
+
+
+COMPILER = """
+import sys
+from vedette.cli.main import main
+try:
+    main(sys.argv[1:], prog_name="vedette")
+finally:
+    print("loaded:", *{"jinja2", "pyparsing", "sigma", "sqlglot", "structlog", "yaml"} & sys.modules.keys())
+"""
+"""The command line, which says at its end what of the rule compiler it has loaded."""
+
+
+def test_rules_list_compiles_rules_once(tmp_path: Path, rules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was listed is listed again without the rule compiler, with the same rows, refusals, reasons and exit code;
+    a changed file compiles, and so does a scan, which keeps more."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    (rules / "bad.yml").write_text("title: Bad\n")
+    first = ended(vedette("rules", "list", "--json", rules), 1)
+    command = [sys.executable, "-c", COMPILER, "rules", "list", "--json", str(rules)]
+    again = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert (again.returncode, again.stdout, again.stderr) == (1, f"{first.stdout}loaded:\n", first.stderr)
+    (rules / "two.yml").write_text(
+        RULE.replace("0001", "0002").replace("condition: keywords", "condition: not keywords")
+    )
+    changed = ended(vedette("rules", "list", rules), 1)
+    assert "evaluated on every event of its log source: not: " in changed.stdout
+    assert vedette("rules", "list", rules).output == changed.output
+    ended(vedette("scan", "--rules", rules, "-", stdin=ATTACK), 0)
+    assert len([*(tmp_path / "xdg" / "vedette").iterdir()]) == 3
 
 
 def test_rules_list_tells_kinds(rules: Path) -> None:

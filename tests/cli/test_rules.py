@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.lookup.tables import lookup_of
 from vedette.cli.main import main
-from vedette.cli.options import rule_plan
+from vedette.rules.build import from_rules
 
 RULE = """title: Rare Thing
 id: 929a690e-bef0-4204-a928-ef5e620d6fcc
@@ -63,7 +63,7 @@ def test_scan_keeps_statements_and_rules_with_lookups(tmp_path: Path, monkeypatc
     file compiles again, a lookup with other rows is only asked. What a lookup that is not there stops stays refused."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     compiled = []
-    monkeypatch.setattr("vedette.cli.scan.rule_plan", lambda *arguments: (compiled.append(0), rule_plan(*arguments))[1])
+    monkeypatch.setattr("vedette.rules.build.from_rules", lambda rules: (compiled.append(0), from_rules(rules))[1])
     rules, lookup = tmp_path / "rules", tmp_path / "assets.vlookup"
     rules.mkdir()
     (rules / "a.sql").write_text(SQL)

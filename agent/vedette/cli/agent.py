@@ -22,7 +22,6 @@ from vedette.config.enrolled import enrolled
 from vedette.config.read import load
 from vedette.config.settings import DEFAULT_SET, ArchiveSettings, Config, RulesetSettings
 from vedette.fleet.overlay import load as load_with_overlay
-from vedette.system.wallclock import utc_now
 
 if TYPE_CHECKING:
     from vedette.decode.codecs import Codec, Codecs
@@ -389,6 +388,7 @@ def logs_export(
     from vedette.runtime.agent.logs import log_to_stderr
     from vedette.runtime.offline.export import LINES, Parts, Reader, Wanted
     from vedette.runtime.options.inputs import context_of
+    from vedette.system.wallclock import utc_now
 
     log_to_stderr()
     folder = _raw_log(config, data_dir, identity)

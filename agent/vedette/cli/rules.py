@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from vedette.cli.console import fail, json_line, ruleset_of, safe
-from vedette.cli.options import format_option, host_of, pipeline_options, rule_plan, rule_set
+from vedette.cli.options import compiled, format_option, host_of, pipeline_options, rule_plan, rule_set
 from vedette.config.read import load
 from vedette.config.settings import DEFAULT_SET
 from vedette.plan.ir import KEYWORDS, Refusal
-from vedette.plan.plan import AnyRule
-from vedette.plan.query import Statement
 from vedette.plan.relation import starved
 
 if TYPE_CHECKING:
+    from vedette.plan.plan import AnyRule
+    from vedette.plan.query import Statement
+    from vedette.rules.ruleset import RuleSet
     from vedette.udf.host import Host
 
 
@@ -250,11 +251,14 @@ def rules_list(
     """List rules and correlations: active, always (looked at on every event of its log source), or dead and why.
 
     With a configuration a rule is dead, too, when no input has its log source or no decoder gives its field; PATHS,
-    pipelines and lookups are then the configuration's unless given. Exit code 1 when a rule is dead.
+    pipelines and lookups are then the configuration's unless given. Rules without pipelines, lookups and functions are
+    kept compiled, as `vedette scan` does it. Exit code 1 when a rule is dead.
 
     Example: vedette rules list -c vedette.toml
     """
     from vedette.plan.reach import dead
+    from vedette.runtime.rulesets.compiled import Sources
+    from vedette.runtime.rulesets.usercache import user_folder
 
     inputs = None
     if config is not None:
@@ -267,7 +271,11 @@ def rules_list(
             functions = host_of(settings)
     if not paths:
         fail("which rules? Give files or folders, or a configuration whose rule set has paths")
-    loaded, plan = rule_set(paths, pipelines, lookups, functions)
+    loaded: RuleSet | None = None
+    if (folder := user_folder()) is None or pipelines or lookups or functions:
+        loaded, plan = rule_set(paths, pipelines, lookups, functions)
+    else:  # no lookup can be at fault then, nor give a placeholder its values
+        plan = compiled(Sources(paths), None, folder, databases=False).read_plan()
     rows: list[dict[str, str | int]] = []
 
     def add(state: str, kind: str, level: str, source: str, entry: AnyRule | Refusal, reason: str) -> None:
@@ -286,7 +294,7 @@ def rules_list(
         if state == "always":
             from vedette.rules.authoring.lint import why_always  # takes 0.2 s: with pySigma's validators
 
-            if why := why_always(loaded, plan, rule.expr):
+            if why := why_always(loaded.placeholders if loaded else {}, plan, rule.expr):
                 reason = f"evaluated on every event of its log source: {why}"
         if rule.id in plan.scans:
             idle.update((statement.id, reason) for statement in statements[rule.id] if state == "dead")
@@ -305,7 +313,7 @@ def rules_list(
     for form in plan.formats:
         rows.append({"state": "active", "kind": "format", "level": "", "logsource": "", "title": form.name,
                      "id": form.codec.name, "file": form.path, "line": 1, "reason": ""})  # fmt: skip
-    lookups_at_fault = {refusal.path for refusal in loaded.lookups_refused}
+    lookups_at_fault = {refusal.path for refusal in loaded.lookups_refused} if loaded else set()
     for refusal in plan.refused:
         add("dead", "lookup" if refusal.path in lookups_at_fault else "", "", "", refusal, refusal.reason)
     for row in rows:

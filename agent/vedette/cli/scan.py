@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 import click
 
 from vedette.cli.console import fail, json_line, safe
-from vedette.cli.options import format_option, pipeline_options, rule_plan
+from vedette.cli.options import compiled, format_option, pipeline_options, rule_plan
 from vedette.version import __version__
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
-    from vedette.engine.artifact import Artifact
     from vedette.engine.match import Engine
-    from vedette.runtime.rulesets.compiled import Sources
-    from vedette.runtime.rulesets.usercache import UserCache
     from vedette.system.compressed import Ahead, Unpacked
     from vedette.udf.host import Host
 
@@ -150,13 +147,13 @@ def _engine_of(paths: tuple[Path, ...], keys: tuple[str, ...], options: Given, *
         from vedette.engine.match import Engine
         from vedette.lookup.sets import made, opened
         from vedette.runtime.rulesets.compiled import Sources
-        from vedette.runtime.rulesets.usercache import UserCache, user_folder
+        from vedette.runtime.rulesets.usercache import user_folder
 
         sources = Sources(paths, options.pipelines, options.lookups)
         folder = user_folder() if cached else None
         if folder is None:
             return Engine(rule_plan(*sources, options.functions), route=route)
-        artifact = _cached(sources, options.functions, UserCache(folder))
+        artifact = compiled(sources, options.functions, folder)
         return artifact.engine({**opened(options.lookups), **made(artifact.lookups)}, route=route)
     if options.pipelines or options.lookups:
         fail("--pipeline, --lookup: a bundle is built already; give them to 'bundle build'")
@@ -176,21 +173,6 @@ def _engine_of(paths: tuple[Path, ...], keys: tuple[str, ...], options: Given, *
         return artifact.engine(carried(bundle.parts), route=route)
     except (BundleRefused, OSError, ValueError) as error:
         fail(f"{bundles[0]}: {error}")
-
-
-def _cached(sources: Sources, functions: Host | None, cache: UserCache) -> Artifact:
-    """What was compiled of ``sources`` the last time; else compiled and kept."""
-    from vedette.engine.artifact import Artifact
-    from vedette.runtime.rulesets.compiled import compiler
-
-    by = (compiler(), *(["functions"] if functions is not None else []))
-    digest = sources.digest(*by)
-    artifact = cache.load(digest)
-    if artifact is None:
-        artifact = Artifact.of(rule_plan(*sources, functions))
-        if sources.digest(*by) == digest:  # no file changed meanwhile
-            cache.keep(digest, artifact)
-    return artifact
 
 
 class _Watched(io.FileIO):

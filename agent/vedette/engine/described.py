@@ -32,7 +32,7 @@ def described(plan: Plan, evaluator: Evaluator, number: int) -> dict[str, Any]:
     group = evaluator.groups[number]
     tests: dict[str, Any] = {name: list(empty) if empty == [] else empty for name, empty in EMPTY.items()}
     scanned: dict[bool, list[int]] = {False: [], True: []}
-    joined = True
+    joined, scans = True, group.scanned
     for i in evaluator.members[number]:
         p = plan.predicates[i]
         if p.op not in (Op.NULL, Op.EXISTS):
@@ -59,7 +59,7 @@ def described(plan: Plan, evaluator: Evaluator, number: int) -> dict[str, Any]:
                 tests["lookups"].append((*asked, i))
                 joined = False
             case Op.PREFIX | Op.SUFFIX | Op.CONTAINS | Op.GLOB | Op.REGEX if (
-                group.scanned[p.cased] and i not in evaluator.refused
+                scans[p.cased] and i not in evaluator.refused
             ):
                 scanned[p.cased].append(i)
                 joined = joined and _joins(p)

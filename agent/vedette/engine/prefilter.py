@@ -24,6 +24,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from struct import Struct
@@ -117,14 +118,15 @@ class Prefilter:
         filtered = rules - self.always
         further: Sequence[Literals | None] = plan.further or (None,) * size
         single = {i for i in filtered if not further[i]}
-        says: dict[Pattern, set[int]] = {}
+        says: defaultdict[bytes, set[int]] = defaultdict(set)
 
         def add(guards: Iterable[bytes], numbers: Iterable[int]) -> None:
             for guard in guards:
-                says.setdefault(Pattern(guard, CASELESS), set()).update(numbers)
+                says[guard].update(numbers)
 
         numeric: set[int] = set()
         foreign: set[int] = set()
+        by_field: defaultdict[str, set[int]] = defaultdict(set)
         for i in filtered:
             for clause, number in ((plan.literals[i] or (), i), (further[i] or (), size + i)):
                 add(map(tolerant, clause), (number,))
@@ -132,8 +134,10 @@ class Prefilter:
                     numeric.add(number)
                 if any(map(is_foreign, clause)):
                     foreign.add(number)
-            for name in {plan.predicates[number].field for number in tests(plan.rules[i].expr)}:
-                add(guards_of(name), (i, size + i))  # an event whose value of this field is transformed
+            for number in tests(plan.rules[i].expr):
+                by_field[plan.predicates[number].field].update((i, size + i))
+        for name, asking in by_field.items():
+            add(guards_of(name), asking)  # an event whose value of this field is transformed
         self._witness = {
             i: witnessed for i in self.always if (witnessed := witness(plan.rules[i].logsource)) is not None
         }
@@ -142,8 +146,8 @@ class Prefilter:
             add(map(tolerant, witnessed.literals), (i,))
         if foreign:
             add(FOREIGN_GUARDS, foreign)
-        escapes = {Pattern(guard, CASELESS) for guard in GUARDS} if says else set()
-        patterns = sorted({*says, *escapes})
+        escapes = frozenset(GUARDS if says else ())
+        patterns = [Pattern(item, CASELESS) for item in sorted({*says, *escapes})]
         self._databases: dict[str, bytes] = {}
         self.native = native and Lines is not None
         self._scan: _Native | _Plain | None = None
@@ -152,8 +156,8 @@ class Prefilter:
             return
         meaning = _Meaning(
             size,
-            [*(sorted(says.get(item, ())) for item in patterns), sorted(numeric)],
-            frozenset(i for i, item in enumerate(patterns) if item in escapes),
+            [*(sorted(says.get(item.expression, ())) for item in patterns), sorted(numeric)],
+            frozenset(i for i, item in enumerate(patterns) if item.expression in escapes),
             bits_of([*single, *self._witness]),
             bits_of([*filtered, *self._witness]),
         )

@@ -181,26 +181,19 @@ def tests(expr: Expr) -> Iterator[int]:
     stack = [expr]
     while stack:
         node = stack.pop()
-        match node:
-            case Leaf(predicate):
-                yield predicate
-            case Not(arg):
-                stack.append(arg)
-            case And(args) | Or(args):
-                stack.extend(reversed(args))
+        if isinstance(node, Leaf):
+            yield node.predicate
+        else:
+            stack.extend((node.arg,) if isinstance(node, Not) else reversed(node.args))
 
 
 def dump(expr: Expr) -> Any:
     """``expr`` as nested lists for msgpack; ``load`` is its inverse."""
-    match expr:
-        case Leaf(predicate):
-            return predicate
-        case Not(arg):
-            return ["not", dump(arg)]
-        case And(args):
-            return ["and", *map(dump, args)]
-        case Or(args):
-            return ["or", *map(dump, args)]
+    if isinstance(expr, Leaf):
+        return expr.predicate
+    if isinstance(expr, Not):
+        return ["not", dump(expr.arg)]
+    return ["and" if isinstance(expr, And) else "or", *map(dump, expr.args)]
 
 
 MAX_DEPTH = 120

@@ -14,6 +14,7 @@ that has correlations, statements, such formats.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -244,7 +245,8 @@ class Plan:
             limits.check(plan.predicates)
         except (TypeError, IndexError, ValueError, msgpack.UnpackException, RecursionError) as error:
             raise ValueError(f"not a plan that this version can run: {error}") from error
-        bad = [r.id for r in plan.rules if any(not 0 <= i < len(plan.predicates) for i in tests(r.expr))]
+        numbers = range(len(plan.predicates))
+        bad = [r.id for r in plan.rules if not all(map(numbers.__contains__, tests(r.expr)))]
         ids = {rule.id for rule in plan.rules}
         bad += [c.id for c in plan.correlations if any(not s.correlation and s.rule_id not in ids for s in c.slots)]
         bad += plan.scans - ids
@@ -382,10 +384,10 @@ def _rule(row: list[Any]) -> Rule:
     return Rule(
         rule_id,
         title,
-        level,
-        tuple(tags),
-        LogSource(*source),
-        tuple(fields),
+        sys.intern(level),
+        tuple(map(sys.intern, tags)),
+        LogSource(*map(sys.intern, source)),
+        tuple(map(sys.intern, fields)),
         parsed,
         digest,
         path,
@@ -403,7 +405,7 @@ def _predicate(row: list[Any]) -> Predicate:
         value = tuple(value)
     if type(name) is not str or type(option) is not str or type(cased) is not bool or op not in _OPS:
         raise ValueError(f"{row!r:.80} is no predicate")
-    predicate = Predicate(name, _OPS[op], value, cased, option)
+    predicate = Predicate(sys.intern(name), _OPS[op], value, cased, option)
     operators.check(predicate)
     return predicate
 

@@ -7,7 +7,7 @@ dear) or a **note** (style, metadata). The checks are the rows of ``CHECKS``; py
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
 from itertools import islice
@@ -276,7 +276,7 @@ def _cost(all: Set, entry: Written) -> Doubts:
         return
     chosen = all.plan.literals[all.plan.rules.index(entry.rule)]
     if chosen is None:
-        why = why_always(all.rules, all.plan, entry.rule.expr)
+        why = why_always(all.rules.placeholders, all.plan, entry.rule.expr)
         yield Severity.WARNING, entry.at("detection"), f"no literal can be derived: evaluated on every event ({why})"
         return
     for literal in sorted(chosen):
@@ -285,32 +285,32 @@ def _cost(all: Set, entry: Written) -> Doubts:
             yield Severity.NOTE, entry.at("detection"), f"its literal {shown!r} is hot: in about {share:.0%} of events"
 
 
-def why_always(rules: RuleSet, plan: Plan, expr: Expr) -> str:
-    """The first part of an expression that has no literal."""
+def why_always(named: Mapping[Expr, tuple[str, ...]], plan: Plan, expr: Expr) -> str:
+    """The first part of an expression that has no literal. ``named``: ``RuleSet.placeholders``."""
     match expr:
         case Leaf(number):
             return described(plan.predicates[number])
         case Not(arg):
-            return f"not: {why_always(rules, plan, arg)}" if not isinstance(arg, And | Or) else "a negation alone"
+            return f"not: {why_always(named, plan, arg)}" if not isinstance(arg, And | Or) else "a negation alone"
         case And(()):
             return "it holds for every event"
         case And(args) | Or(args):
             lacking = [arg for arg in args if required(arg, plan.predicates) is None]
             count = len(set(tests(expr)))
-            if isinstance(expr, Or) and (not lacking or (expr in rules.placeholders and count > MAX_LITERALS)):
-                return f"{_choice(rules, expr, count)}, more than the {MAX_LITERALS:,} that the prefilter searches for"
-            return why_always(rules, plan, (lacking or args)[0])
+            if isinstance(expr, Or) and (not lacking or (expr in named and count > MAX_LITERALS)):
+                return f"{_choice(named, expr, count)}, more than the {MAX_LITERALS:,} that the prefilter searches for"
+            return why_always(named, plan, (lacking or args)[0])
 
 
-def _choice(rules: RuleSet, expr: Expr, count: int) -> str:
+def _choice(named: Mapping[Expr, tuple[str, ...]], expr: Expr, count: int) -> str:
     """The number of values that a choice has, and the placeholders that they come from."""
     names: dict[str, None] = {}
     theirs: set[int] = set()
     waiting = [expr]
     while waiting:
         choice = waiting.pop()
-        if choice in rules.placeholders:
-            names.update(dict.fromkeys(rules.placeholders[choice]))
+        if choice in named:
+            names.update(dict.fromkeys(named[choice]))
             theirs.update(tests(choice))
         elif isinstance(choice, And | Or):
             waiting += reversed(choice.args)
