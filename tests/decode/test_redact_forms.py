@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import compress
 from typing import NamedTuple
 from urllib.parse import quote_plus
 
 import pytest
 
+from vedette.decode.assigned import assigned, says
 from vedette.decode.decoder import record
-from vedette.decode.escapes import views
-from vedette.decode.redact import MARK, Redaction, Rule, Shown
+from vedette.decode.escapes import View, views
+from vedette.decode.redact import _SIGNS, MARK, Case, Redaction, Rule, Shown
+from vedette.decode.values import lowered
 
 HEAD, TAIL = "hunterQ7", "zebraW9"
 """Both ends of each value; in no text else."""
@@ -227,3 +231,42 @@ def test_no_part_of_any_value_leaves(form: str, carrier: str) -> None:
                 raw,
                 left,
             )
+
+
+def by_each_sign(
+    self: Case, text: str, view: View, left: bytearray, words: bytearray
+) -> Iterator[tuple[int, int]]:  # fmt: skip
+    """``Case._unread_of`` from its text alone: what is left of each value is put together, sign by sign."""
+    places = Counter[tuple[bool, str]]()
+    waiting = dict[tuple[bool, str], list[tuple[int, int]]]()
+    for name, value, start, end, whole, key in assigned(text, view, self._redaction.doubtful):
+        rest = "".join(compress(text[start:end], left[start:end]))
+        if not rest or not (key or self._redaction.named(name)):
+            continue
+        if any(map(str.isalnum, rest)) if len(rest) < end - start else says(lowered(value.rstrip(_SIGNS))):
+            kind = whole, name.lower()
+            places[kind] += 1
+            waiting.setdefault(kind, []).append((start, end))
+            if places[kind] > self._decoded[whole][kind[1]]:
+                yield from waiting.pop(kind)
+
+
+def test_what_is_left_of_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of several assignments, in each other and cut anywhere, leave as when their signs are looked at singly."""
+    chance = random.Random(11)
+    every = [
+        text for form in FORMS.values() for carrier in CARRIERS for text, _ in chance.sample([*cases(form, carrier)], 2)
+    ]
+    texts = list[str]()
+    for _ in range(60):
+        parts = [chance.choice(every) for _ in range(chance.randint(1, 4))]
+        texts.append(
+            chance.choice(("", " ", "password=", '%25253D\\"password\\":\\"- ')).join(parts)[chance.randint(0, 9) :][
+                :1500
+            ]
+        )
+    redaction = Redaction([Rule(fields=("passw*", "other.secret")), Rule(patterns=("password",))])
+    leave = [[*leaving(text, codec, redaction)] for text in texts for codec in CODECS]
+    monkeypatch.setattr(Case, "_unread_of", by_each_sign)
+    assert leave == [[*leaving(text, codec, redaction)] for text in texts for codec in CODECS]
+    assert any(MARK in text for texts in leave for text in texts)

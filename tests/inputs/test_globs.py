@@ -6,12 +6,15 @@ import glob
 import inspect
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.inputs.test_journalaccess import NOBODY
-from vedette.inputs.files import belongs, look
+from vedette.inputs import globs
+from vedette.inputs.condition import State
+from vedette.inputs.files import belongs, condition, look
 from vedette.inputs.globs import matches
 
 TREE = ("a.log", ".b.log", "x/a.log", "x/b.txt", "x/.h/a.log", "x/y/a.log", "x/y/a1.log", "z/y/w/a.log", "[q]/a.log")
@@ -50,13 +53,13 @@ def test_as_pythons_own(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "linked").symlink_to("x/y") if "**" not in pattern else None
     (tmp_path / "link.log").symlink_to("x/a.log")
     wanted = f"{tmp_path}/{pattern}"
-    found = {path for path, _, _ in matches(wanted) if not os.path.isdir(path)}
+    found = {path for path, _, _ in matches(wanted, set()) if not os.path.isdir(path)}
     assert found == {path for path in glob.glob(wanted, recursive=True) if not os.path.isdir(path)}
     assert all(belongs(path, [wanted]) for path in found)
 
 
 def paths(pattern: str) -> dict[str, int]:
-    return {path: user for path, user, _ in matches(pattern)}
+    return {path: user for path, user, _ in matches(pattern, set())}
 
 
 def test_links_to_folders(tmp_path: Path) -> None:
@@ -140,3 +143,43 @@ def test_whose_a_path_is(tmp_path: Path) -> None:
     for patterns in ([f"{tmp_path}/z*/a.log", f"{tmp_path}/x/*.log"], [f"{tmp_path}/x/*.log", f"{tmp_path}/z*/a.log"]):
         assert {file.party for file in look(patterns).files if file.key == look([named]).files[0].key} == {7}
     assert {file.party for file in look([f"{tmp_path}/x/a*", named, f"{tmp_path}/z*/a.log"]).files} == {named}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
+@pytest.mark.parametrize("pattern", ["*/*.log", "**/*.log", "*/x*/*.log", "*/**/*.log", "*/x*/a.log"])
+def test_more_of_one_user_than_are_looked_at(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of files and of folders so many; of a folder of that user no more is read. Others' beside them are all there."""
+    monkeypatch.setattr(globs, "MOST", 5)
+    others = NOBODY - 1
+    for name, user in (("own", NOBODY), ("shared", 0)):
+        (tmp_path / name).mkdir()
+        os.chown(tmp_path / name, user, user)
+        for number in range(9):
+            (tmp_path / name / f"x{number}").mkdir()
+            for path in (tmp_path / name / f"{number}.log", tmp_path / name / f"x{number}" / "a.log"):
+                path.touch()
+                os.chown(path, NOBODY, NOBODY)
+            os.chown(tmp_path / name / f"x{number}", NOBODY, NOBODY)
+    for place in ("", "y/"):
+        path = tmp_path / "shared" / f"{place}z.log"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        os.chown(path, others, others)
+    looks, lstat = list[str](), os.lstat
+
+    def counted(path: str) -> os.stat_result:
+        looks.append(path)
+        return lstat(path)
+
+    monkeypatch.setattr(os, "lstat", counted)
+    files, problems = look([f"{tmp_path}/{pattern}"])
+    users = Counter(file.party for file in files)
+    assert users[NOBODY] == 5
+    assert users[others] == {"*/*.log": 1, "**/*.log": 2, "*/**/*.log": 2}.get(pattern, 0)
+    assert problems
+    assert set(problems.values()) == {"more than 5 files or folders of one user are there: the others are not begun"}
+    state, reason = condition(problems, [f"{tmp_path}/{pattern}"], there=True)
+    assert state is State.FAILING
+    assert f"{tmp_path}/" in reason
+    own = [path for path in looks if path.startswith(f"{tmp_path}/own/") and path.endswith(".log")]
+    assert len(own) <= 5

@@ -16,7 +16,7 @@ from tests.inputs.test_journalaccess import NOBODY
 from tests.inputs.test_tail import append, tailing
 from tests.looptime import forward
 from tests.waits import eventually
-from vedette.inputs import backlog, file_reader
+from vedette.inputs import backlog, file_reader, globs
 from vedette.inputs.backlog import NEW_FILES
 from vedette.inputs.condition import BEHIND_SECONDS, State
 from vedette.model.event import Chunk
@@ -257,3 +257,31 @@ async def test_unfinished_lines_are_bounded(tmp_path: Path, monkeypatch: pytest.
         await eventually("the next", lambda: sum(event.startswith(b"begin next") for event in bin.events) == 20)
         await eventually("the other's line", lambda: b"begin other and its end" in bin.events)
         assert sorted(event[:8] for event in bin.events if b"xxx" in event) == [b"begin %02d" % n for n in range(20)]
+
+
+@as_root
+async def test_more_files_of_one_owner_than_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many an owner has, also one after the other, so many are followed; the condition names the folder until
+    there are fewer. Another's log in the same folder is read all along."""
+    monkeypatch.setattr(globs, "MOST", 10)
+    bin, log = Bin(), tmp_path / "z.log"
+
+    def put(first: int) -> None:
+        for number in range(first, first + 30):
+            append(tmp_path / f"{number}.log", f"{number}\n")
+            given(tmp_path / f"{number}.log", NOBODY)
+
+    append(log, "other\n")
+    given(log, OTHERS)
+    put(0)
+    async with tailing(bin, tmp_path / "*.log") as followed:
+        await eventually("11 events", lambda: len(bin.events) >= 11 and followed.condition.state is State.FAILING)
+        assert f"{tmp_path}: more than 10 files" in followed.condition.reason
+        put(30)
+        append(log, "more\n")
+        await eventually("the other's line", lambda: b"more" in bin.events)
+        assert sum(file.party == NOBODY for file in followed._reader.files.values()) == 10
+        for number in range(55):
+            (tmp_path / f"{number}.log").unlink()
+        await eventually("the rest", lambda: {b"%d" % number for number in range(55, 60)} <= {*bin.events})
+        await eventually("an input that works", lambda: followed.condition.state is State.WORKS)

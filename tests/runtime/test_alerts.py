@@ -188,6 +188,7 @@ def test_alerts_are_the_golden_ones(
     are made together, and wherever evaluation gives way."""
     monkeypatch.setattr(evaluator, "TOGETHER", together)
     monkeypatch.setattr(evaluator, "STEP_SECONDS", step)
+    monkeypatch.setattr("vedette.runtime.alerts.alerts.AHEAD_SECONDS", step)
     life = begun(begin, monkeypatch)
     life.give(*chunks())
     assert_golden(life.live())

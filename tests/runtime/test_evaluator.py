@@ -17,6 +17,8 @@ from vedette.delivery import envelope
 from vedette.engine.match import Engine
 from vedette.model.event import Alert, Chunk
 from vedette.rawlog.read import event_at
+from vedette.runtime.alerts import events
+from vedette.runtime.alerts.alerts import AlertBuilder
 
 
 def test_a_switch_between_frames(begin: Callable[..., Life]) -> None:
@@ -92,6 +94,37 @@ def test_evaluation_gives_way(begin: Callable[..., Life], monkeypatch: pytest.Mo
         while life.pipeline.backlog["in"]:
             await asyncio.sleep(0)
             turns += 1
+
+    life.live(work)
+    assert len(life.alerts()) == 60
+    assert turns > 10
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "count", "rules"),
+    [(AlertBuilder, "_alert", 60, 1), (AlertBuilder, "_alert", 1, 60), (events, "entities", 60, 1)],
+)
+def test_making_alerts_gives_way(
+    owner: Any, name: str, count: int, rules: int, begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop comes round after every few alerts that take long, of many events or of one; no commit has a part."""
+    life = begin(engine(*["evil"] * rules))
+    quick, turns = getattr(owner, name), 0
+
+    def slow(*arguments: Any, **settings: Any) -> Any:
+        time.sleep(0.002)
+        return quick(*arguments, **settings)
+
+    monkeypatch.setattr(owner, name, slow)
+
+    async def work() -> None:
+        nonlocal turns
+        life.give(lines(*[b"<13>Nov 21 02:40:00 web1 app: evil"] * count))
+        while life.pipeline.backlog["in"]:
+            life.pipeline.checkpointer.due.set()
+            await asyncio.sleep(0)
+            turns += 1
+            assert len(life.alerts()) % rules == 0
 
     life.live(work)
     assert len(life.alerts()) == 60

@@ -26,7 +26,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
-from itertools import compress, islice
+from itertools import islice
 from typing import NamedTuple
 
 from vedette.decode import entities
@@ -428,25 +428,26 @@ class Case:
             if in_lines and (lines := broken(view)) is not None:
                 forms.append(lines)
         if forms:
-            left = bytearray(b"\1" * len(text))
+            left, words = bytearray(b"\1" * len(text)), bytearray(map(str.isalnum, text))
             for start, end, _ in self._found(text)[0]:
-                left[start:end] = bytes(end - start)
+                left[start:end] = words[start:end] = bytes(end - start)
             for view in forms:
-                for start, end in self._unread_of(text, view, left):
-                    left[start:end] = bytes(end - start)
+                for start, end in self._unread_of(text, view, left, words):
+                    left[start:end] = words[start:end] = bytes(end - start)
                     spans.append((start, end, MARK))
         return spans
 
-    def _unread_of(self, text: str, view: View, left: bytearray) -> Iterator[tuple[int, int]]:
-        """``_unread`` of ``text`` as ``view`` reads it; ``left``: which of its characters are not taken out yet."""
+    def _unread_of(self, text: str, view: View, left: bytearray, words: bytearray) -> Iterator[tuple[int, int]]:
+        """``_unread`` of ``text`` as ``view`` reads it; ``left``: which of its characters are not taken out yet;
+        ``words``: which of these are letters or digits."""
         places = defaultdict[tuple[bool, str], list[tuple[int, int]]](list)
         more = set[tuple[bool, str]]()
         """Of what there are more than decoded fields that may leave."""
         for name, value, start, end, whole, key in assigned(text, view, self._redaction.doubtful):
             if left.find(1, start, end) < 0 or not (key or self._redaction.named(name)):
                 continue
-            rest = "".join(compress(text[start:end], left[start:end]))
-            if any(map(str.isalnum, rest)) if len(rest) < end - start else says(lowered(value.rstrip(_SIGNS))):
+            cut = left.find(0, start, end) >= 0
+            if words.find(1, start, end) >= 0 if cut else says(lowered(value.rstrip(_SIGNS))):
                 kind = whole, name.lower()
                 places[kind].append((start, end))
                 if kind in more or len(places[kind]) > self._decoded[whole][kind[1]]:

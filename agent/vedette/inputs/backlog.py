@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from vedette.inputs import globs
 from vedette.inputs.archives import Damaged
 from vedette.inputs.base import Surroundings
 from vedette.inputs.file_reader import FileReader
@@ -151,6 +152,7 @@ class Backlog:
         reader = self._reader
         turns, more = NEW_FILES, False
         unread = set[str]()
+        followed = Counter(file.party for file in reader.files.values())
         for entry in await reader.in_thread(self._by_turns, files, caught_up):
             path, tried = entry.path, self._waits[entry.path].tried
             if entry.key in reader.files:
@@ -159,7 +161,8 @@ class Backlog:
                 if path in reader.reported:
                     reader.problems.setdefault(path, reader.reported[path])
                 continue
-            if not turns or path in self.earlier or await self.comes_after(path):
+            full = followed[entry.party] >= globs.MOST
+            if not turns or full or path in self.earlier or await self.comes_after(path):
                 unread.add(path)
                 continue
             turns -= 1
@@ -179,6 +182,7 @@ class Backlog:
                 continue
             self.seen_paths.add(path)
             if await reader.follow(entry):
+                followed[entry.party] += 1
                 more |= await reader.read(reader.files[entry.key], entry)
             elif fresh and reader.problems.get(path) in MOVED:
                 self.seen_paths.discard(path)  # it was rotated away meanwhile

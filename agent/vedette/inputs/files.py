@@ -16,12 +16,12 @@ import re
 import stat
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
+from vedette.inputs import globs
 from vedette.inputs.archives import SUFFIXES
 from vedette.inputs.condition import WORKS, Condition, failing, waiting
-from vedette.inputs.globs import leads, matches
 from vedette.model.event import FilePosition
 from vedette.system.within import resolved
 
@@ -46,10 +46,13 @@ HARMLESS = frozenset({ABSENT, REPLACED, PACKED, IRREGULAR, *map(os.strerror, GON
 """Why nothing is read at a path, where nothing is withheld."""
 WRONG = frozenset({IRREGULAR, *map(os.strerror, _ENDLESS)})
 """Of these what is a fault at a path of the configuration; where a glob finds it, anybody may have put it there."""
+MAX_LISTED = 1_000_000
+"""Names of a folder among which rotated files are looked for: some 100 MB."""
 REASONS = 3
 """Paths that a condition names."""
 
 _NUMBER = r"[.\-_]\d[\d.\-_T]*"
+_MARKED = re.compile(_NUMBER)
 
 Key = tuple[int, int]
 """Device and inode."""
@@ -92,7 +95,8 @@ def fingerprint(head: bytes, position: int) -> str:
 def look(patterns: Collection[str]) -> Look:
     """The files that ``patterns`` (paths or globs, ``**`` too) lead to. Raises nothing.
 
-    A folder that cannot be read shows no files: what was there before is then to be looked for by ``still``.
+    A folder that cannot be read shows no files: what was there before is then to be looked for by ``still``. So is
+    what was there before more files came than ``globs.MOST``.
     """
     files: dict[Key, Seen] = {}
     problems: dict[str, str] = {}
@@ -100,12 +104,15 @@ def look(patterns: Collection[str]) -> Look:
         magic = glob.has_magic(pattern)
         paths: Sequence[tuple[str, int | str, os.stat_result | None]] = [(pattern, pattern, None)]
         if magic:
-            paths = sorted(matches(pattern))
+            beyond = set[str]()
+            paths = sorted(globs.matches(pattern, beyond))
+            reason = f"more than {globs.MOST} files or folders of one user are there: the others are not begun"
+            problems.update((_shown(folder), reason) for folder in beyond)
         if not paths:
             problems[pattern] = _unlisted(pattern) or ABSENT
         reasons = set[str]()
         for path, party, status in paths:
-            name = path if path.isascii() else path.encode(errors="backslashreplace").decode()
+            name = _shown(path)
             try:
                 if status is None or stat.S_ISLNK(status.st_mode):
                     status = os.stat(path)
@@ -132,6 +139,10 @@ def look(patterns: Collection[str]) -> Look:
         if magic and reasons == {IRREGULAR}:
             problems[pattern] = ALL_IRREGULAR
     return Look(sorted(files.values(), key=lambda seen: seen.changed), problems)
+
+
+def _shown(path: str) -> str:
+    return path if path.isascii() else path.encode(errors="backslashreplace").decode()
 
 
 def condition(problems: Mapping[str, str], paths: Collection[str], *, there: bool) -> Condition:
@@ -217,7 +228,7 @@ def belongs(path: str, patterns: Iterable[str]) -> bool:
     before = (name, re.sub(f"{_NUMBER}$", "", name), re.sub(f"{_NUMBER}$", "", stem) + extension)
     origins = {os.path.join(folder, former) for former in before}
     return any(
-        pattern in origins or (glob.has_magic(pattern) and any(leads(pattern, origin) for origin in origins))
+        pattern in origins or (glob.has_magic(pattern) and any(globs.leads(pattern, origin) for origin in origins))
         for pattern in patterns
     )
 
@@ -250,9 +261,10 @@ def altered(folder: str) -> int:
 
 
 def listed(folder: str) -> list[str]:
-    """Return the names in ``folder``, sorted. Raises OSError when it is there and cannot be read."""
+    """Return the names in ``folder`` that rotation may have given, sorted, ``MAX_LISTED`` at most. Raises OSError when
+    it is there and cannot be read."""
     with _entries(folder) as entries:
-        return sorted(entry.name for entry in entries)
+        return sorted(islice((entry.name for entry in entries if _MARKED.search(entry.name)), MAX_LISTED))
 
 
 def _alike(origin: str, names: Sequence[str]) -> Iterator[str]:

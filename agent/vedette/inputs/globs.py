@@ -2,7 +2,8 @@
 
 As Python's ``glob`` finds them, with two differences. ``**`` goes through links to folders only where root or the
 agent's user has put them there, once to each folder: two links that lead back would have more paths than can be listed.
-And whatever lies there, it comes to an end: folders may be as deep as the kernel lets a path lead.
+And whatever lies there, it comes to an end: folders may be as deep as the kernel lets a path lead, and of one user's
+paths ``MOST`` are taken, those that the folders list first.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+import stat
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import PurePath
 from typing import NamedTuple
+
+MOST = 20_000
+"""Folders of one user that each part of a glob leads to, and files that its last one does."""
 
 
 class Match(NamedTuple):
@@ -27,25 +33,28 @@ class Match(NamedTuple):
     """Of the link, where it is one."""
 
 
-def matches(pattern: str) -> list[Match]:
-    """What ``pattern`` leads to. Raises nothing."""
+def matches(pattern: str, beyond: set[str]) -> list[Match]:
+    """What ``pattern`` leads to; ``beyond`` gets the folders that hold more of a user than is taken. Raises nothing."""
     parts = PurePath(pattern).parts
     magic = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     begin = os.path.join("", *parts[:magic])
     *way, last = (*parts[magic:], "*") if parts[-1] == "**" else parts[magic:]
     folders = {begin: 0}
     for part in way:
-        below = part == "**"
-        folders = _below(folders, begin) if below else {path: user for path, user, _ in _named(folders, part)}
-    return list(_named(folders, last))
+        if part == "**":
+            folders = _below(folders, begin, beyond)
+        else:
+            folders = {path: user for path, user, _ in _named(folders, part, beyond, way=True)}
+    return list(_named(folders, last, beyond))
 
 
-def _below(folders: dict[str, int], begin: str) -> dict[str, int]:
+def _below(folders: dict[str, int], begin: str, beyond: set[str]) -> dict[str, int]:
     """These folders and all below them, behind ``begin`` whatever it is, behind other links if they are trusted."""
     reached: dict[str, int] = {}
     through = set[tuple[int, int]]()
     _trusted(begin or ".", through)
     left = list(folders.items())
+    taken = Counter[int]()
     while left:
         folder, user = left.pop()
         if folder in reached:
@@ -59,7 +68,12 @@ def _below(folders: dict[str, int], begin: str) -> dict[str, int]:
                     continue
                 path = os.path.join(folder, entry.name)
                 if entry.is_dir(follow_symlinks=False) or (entry.is_dir() and _trusted(path, through)):
-                    left.append((path, user or entry.stat(follow_symlinks=False).st_uid))
+                    whose = user or entry.stat(follow_symlinks=False).st_uid
+                    if taken[whose] >= MOST:
+                        beyond.add(folder)
+                        continue
+                    taken[whose] += 1
+                    left.append((path, whose))
     return reached
 
 
@@ -77,22 +91,36 @@ def _trusted(link: str, through: set[tuple[int, int]]) -> bool:
     return len(through) > before
 
 
-def _named(folders: dict[str, int], part: str) -> Iterator[Match]:
-    """What is in ``folders`` and fits one part of a glob."""
+def _named(folders: dict[str, int], part: str, beyond: set[str], *, way: bool = False) -> Iterator[Match]:
+    """What is in ``folders`` and fits one part of a glob; ``way``: what may be a folder."""
     magic = glob.has_magic(part)
+    taken = Counter[int]()
     for folder, user in folders.items():
-        names = [] if magic else [part]
-        with suppress(OSError, ValueError):
-            if magic:
-                names = [name for name in fnmatch.filter(os.listdir(folder or "."), part) if _fits(name, part)]
         before = os.path.join(folder, "")
-        for name in names:
+        for name in _fitting(folder, part) if magic else [part]:
+            if user and taken[user] >= MOST:
+                beyond.add(folder)
+                break
             path = before + name
             try:
                 status = os.lstat(path)
             except (OSError, ValueError):
                 continue
-            yield Match(path, user or status.st_uid, status)
+            whose = user or status.st_uid
+            if way and not (stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+                continue
+            if taken[whose] >= MOST:
+                beyond.add(folder)
+                continue
+            taken[whose] += 1
+            yield Match(path, whose, status)
+
+
+def _fitting(folder: str, part: str) -> Iterator[str]:
+    """Names in ``folder``, as it lists them: there may be more than memory holds."""
+    with suppress(OSError, ValueError), os.scandir(folder or ".") as entries:
+        names = (entry.name for entry in entries)
+        yield from (name for name in names if fnmatch.fnmatchcase(name, part) and _fits(name, part))
 
 
 def leads(pattern: str, path: str) -> bool:

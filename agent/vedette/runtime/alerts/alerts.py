@@ -11,9 +11,11 @@ log. What an alert goes through once it is made is ``Finish``; a plan with state
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from vedette.decode.decoder import Record
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 SEPARATOR = "\0"
 """Between the values of a group in an alert's id."""
+AHEAD_SECONDS = 0.003
+"""For which events of alerts that are made together are decoded before the first is made."""
 PARTIAL, INCOMPLETE = "partial", "incomplete"
 """Among an alert's ``flags``."""
 NO_CONTEXT = Context()
@@ -85,8 +89,8 @@ class AlertBuilder:
 
     def _suppression(self, rule: AnyRule) -> Suppress | None:
         """What the configuration says of this rule, else the rule itself, else the configuration of all."""
-        ids = as_written(rule.id, self._sets)
-        named = next((settings for settings in self._settings if not ids.isdisjoint(settings.rules)), None)
+        by_rule = (settings for settings in self._settings if settings.rules)
+        named = next((by for by in by_rule if not as_written(rule.id, self._sets).isdisjoint(by.rules)), None)
         if named is None and rule.suppress is not None:
             return rule.suppress
         chosen = named or next((settings for settings in self._settings if not settings.rules), None)
@@ -150,14 +154,15 @@ class AlertBuilder:
 
     @staticmethod
     def _look_ahead(events: Iterable[Event]) -> None:
-        """Decode what the alerts of ``events`` need: what raises is left to whoever needs it."""
-        every = list(events)
-        for read in _READS:
-            for event in every:
-                try:
-                    read(event)
-                except Exception:  # ``suppress`` takes three times as long
-                    continue
+        """Decode what the alerts of ``events`` need. What raises is left to whoever needs it, as is what is late."""
+        until = time.perf_counter() + AHEAD_SECONDS
+        for read, event in product(_READS, events):
+            if time.perf_counter() >= until:
+                return
+            try:
+                read(event)
+            except Exception:  # ``suppress`` takes three times as long
+                continue
 
     # --- rows of statements, which a plan without statements does not have: ``rows.py``
 

@@ -9,9 +9,10 @@ A window's end may give more rows than there is memory for as alerts. Of those t
 (``stream/network/waiting.py``), ``ROWS`` at a time become alerts, with room for commits between, and for the loop
 between these; until none waits, no event is evaluated, no time passes, and no plan is switched.
 
-What statements call in Python answers when it does, and what an event or a window's end makes them do may take long.
-Evaluation goes on behind it, in order; the loop, and with it every input, goes on meanwhile (``system/turns.py``). So
-nothing else may change the state then: commits, switches of the plan and ticks wait for the end of that step.
+The loop goes on between two alerts that take long. What statements call in Python answers when it does, and what an
+event or a window's end makes them do may take long. Evaluation goes on behind it, in order; the loop, and with it every
+input, goes on meanwhile (``system/turns.py``). So nothing else may change the state then: commits, switches of the plan
+and ticks wait for the end of that step.
 
 What is under way stands in the black box (``blackbox.py``): each frame, and time's passing. Where an evaluation died
 before, ``strict/watched.py`` notes each event and rule as well.
@@ -25,8 +26,7 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import structlog
@@ -61,13 +61,14 @@ TOGETHER = 128
 processor's caches, which is a quarter of the time."""
 ROWS = 1000
 """Of statements at most so many become alerts before a commit may begin; the loop goes on between them."""
-MAKING_SECONDS = 40e-6
-"""What making an alert takes, about: what waits to be made counts as time that is used already."""
 ALERT_BYTES = 1024
 """What an alert that is not made yet is counted as, about."""
 SAMPLED = 61
 """Of so many candidates one tells which rules had to be asked (``agent/status.py``)."""
 _NO_CONTEXT = Context()
+
+Alerts = Iterator[None]
+"""Makes alerts as it goes on, and stops between two where the loop was held for long enough."""
 
 
 class Evaluator:
@@ -150,13 +151,15 @@ class Evaluator:
         """What was asked for while a frame was under way."""
         if self._released:
             self._released = False
-            self._release()
-        self._use_next()
-
-    def _release(self) -> None:
-        self.engine.release()
-        self._state.correlator.mute(())
-        self._state.statements.mute(())
+            self.engine.release()
+            self._state.correlator.mute(())
+            self._state.statements.mute(())
+        if self._next is not None:
+            before, (self.engine, bundle), self._next = self.engine, self._next, None
+            self.engine.quarantine({before.plan.rules[i].digest for i in before.quarantined})
+            self._state.switch(self.engine.plan)
+            self._alerts = self._builder(self.engine, bundle)
+            self._quarantine_again(self.engine)
 
     def save_memory(self, low: bool) -> None:
         """Do without a cache, or with one again."""
@@ -168,14 +171,6 @@ class Evaluator:
     def _give_cache(self, engine: Engine) -> None:
         """A plan of its own, a cache of its own."""
         engine.remember(Cache(0 if self._low_memory else CACHE_BYTES))
-
-    def _use_next(self) -> None:
-        if self._next is not None:
-            before, (self.engine, bundle), self._next = self.engine, self._next, None
-            self.engine.quarantine({before.plan.rules[i].digest for i in before.quarantined})
-            self._state.switch(self.engine.plan)
-            self._alerts = self._builder(self.engine, bundle)
-            self._quarantine_again(self.engine)
 
     def _builder(self, engine: Engine, bundle: Credit) -> AlertBuilder:
         """Makes the alerts of ``engine``, by the context's settings and the state as it is."""
@@ -235,14 +230,14 @@ class Evaluator:
                 self.event(engine, waited)
                 joiner.evaluated()
             await self._make_alerts()
-            await self._do(lambda: self._pass_time(chunk.received_at))
+            await self._do(self._pass_time(chunk.received_at))
         for event in self._in_parts(self._candidates(engine, frame, first)):
             if self._enough(room, until):
                 await self._give_way(frame, event.at)
                 until, room = time.perf_counter() + STEP_SECONDS, uncommitted.room()
             if isinstance(event, Batch):
                 await self._make_alerts()
-                await self._do(partial(self._batch, engine, frame, event))
+                await self._do(self._batch(engine, frame, event))
                 continue
             self.event(engine, event)
             if self._waiting >= TOGETHER:
@@ -283,7 +278,7 @@ class Evaluator:
         if engine.undecided:
             self._failures.undecided(engine, frame, engine.undecided_events(), self._clock())
 
-    def _batch(self, engine: Engine, frame: Frame, batch: Batch) -> None:
+    def _batch(self, engine: Engine, frame: Frame, batch: Batch) -> Alerts:
         """Evaluate events that only give rows of statements' tables; the alerts of all before them are made."""
         count, totals = len(batch.spans), self._counters.totals
         totals["candidates"] += count
@@ -293,75 +288,80 @@ class Evaluator:
             self._until_sample += SAMPLED
             engine.tally.asked.update(batch.rules)
         if self._alerts.filters(batch):
-            self._step("statements", self._alerts.of_batch(frame, batch))
+            yield from self._step("statements", self._alerts.of_batch(frame, batch))
         else:
             try:
                 self._alerts.take(frame, batch)
             except Exception as error:  # the events that follow are evaluated
                 self._failures.step("statements", error)
-        self._follow()
+        yield from self._follow()
 
     def _matches(self, engine: Engine, event: Joined) -> list[Match]:
         return engine.matches(event.frame.chunk, event, self._contexts.get(event.frame.chunk.input, _NO_CONTEXT))
 
-    async def _do(self, step: Callable[[], None]) -> None:
-        """``step``, and the alerts of the rows that statements give then; no commit begins meanwhile."""
-        self._rows_until = self._state.statements.taken + ROWS
-        await self._in_turn(step)
-        if self._rows_wait:
-            await self._rows_by_turns()
-
-    async def _rows_by_turns(self) -> None:
-        """Make alerts of rows that wait, as many as one commit may have."""
+    async def _do(self, alerts: Alerts) -> None:
+        """Make ``alerts``, and those of the rows that statements give then, as many as one commit may have; no commit
+        begins meanwhile."""
         statements, uncommitted = self._state.statements, self._uncommitted
+        self._rows_until = statements.taken + ROWS
+        await self._by_turns(alerts)
+        if not self._rows_wait:
+            return
         with self._box.within(Stage.ROWS, self._progress.evaluated):
             while self._rows_wait and statements.taken < self._rows_until and uncommitted.bytes < uncommitted.room():
-                self._spent()
-                await asyncio.sleep(0)
-                self._since = time.perf_counter()
-                await self._in_turn(self._follow)
+                await self._pause()
+                await self._by_turns(self._follow())
 
-    async def _in_turn(self, step: Callable[[], None]) -> None:
-        """A step of statements may take long; the loop goes on."""
-        if self._turns is None or not self._state.statements.slow:
-            step()
-            return
+    async def _by_turns(self, alerts: Alerts) -> None:
+        """Make ``alerts``. The loop goes on between two that take long, and within what statements do for them."""
+        turns = self._turns if self._state.statements.slow else None
+        while not (next(alerts, True) if turns is None else await self._in_turn(turns, alerts)):
+            await self._pause()
+
+    async def _in_turn(self, turns: Turns, alerts: Alerts) -> bool | None:
         self._spent()
-        before = self._turns.seconds
-        await self._turns.run(step)
-        self.engine.tally.seconds += self._turns.seconds - before
+        before = turns.seconds
+        done = await turns.run(lambda: next(alerts, True))
+        self.engine.tally.seconds += turns.seconds - before
+        self._since = time.perf_counter()
+        return done
+
+    async def _pause(self) -> None:
+        self._spent()
+        await asyncio.sleep(0)
         self._since = time.perf_counter()
 
     async def _make_alerts(self) -> None:
         """What follows from the events that matched, in their order; of each all or nothing."""
-        await self._do(self._make)
+        await self._do(self._make())
 
-    def _make(self) -> None:
+    def _make(self) -> Alerts:
         events, self._matched, self._waiting = self._matched, [], 0
         alerts = self._alerts.of([(event.frame, matches) for event, matches in events])
         for (event, _), of_event in zip(events, alerts, strict=True):
             try:
-                self._uncommitted.take(of_event)
+                yield from self._taken(of_event)
             except Exception as error:  # the events that follow get their alerts
                 self._failures.event(event.frame, event.start, event.end, error)
         if events:
-            self._follow()
+            yield from self._follow()
         elif failed := self._state.correlator.failures():
             self._failures.correlations(failed, self._clock())
 
-    def _pass_time(self, received_at: int) -> None:
+    def _pass_time(self, received_at: int) -> Alerts:
         """The alerts that follow from time having come to ``received_at``."""
         at = self._progress.evaluated
         self._box.note(Stage.TIME, at, at)  # for each frame: ``within`` takes three times as long
-        self._step("time", self._alerts.advance(received_at))
-        self._follow()
+        yield from self._step("time", self._alerts.advance(received_at))
+        yield from self._follow()
         self._box.note(Stage.FRAME, *self._span)
 
-    def _follow(self) -> None:
+    def _follow(self) -> Alerts:
         """The alerts of the next rows of statements, and what suppression has closed."""
         statements = self._state.statements
-        self._step("statements", self._as_far_as_fits(self._alerts.statements(self._rows_until - statements.taken)))
-        self._step("suppression", self._alerts.folds())
+        rows = self._as_far_as_fits(self._alerts.statements(self._rows_until - statements.taken))
+        yield from self._step("statements", rows)
+        yield from self._step("suppression", self._alerts.folds())
         self._rows_wait = bool(statements.waiting)
         if statements.dropped > self._dropped:
             log.error(
@@ -390,16 +390,22 @@ class Evaluator:
                     await self._uncommitted.make_room()
                 self._since = time.perf_counter()
                 self._uncommitted.hold()
-                await self._do(self._follow)
+                await self._do(self._follow())
                 self._uncommitted.let_go()
                 if self._uncommitted.alerts:
                     self._uncommitted.due.set()
                 await asyncio.sleep(0)
 
-    def _step(self, what: str, alerts: Iterable[Alert]) -> None:
+    def _taken(self, alerts: Iterable[Alert]) -> Alerts:
+        for alert in alerts:
+            self._uncommitted.take((alert,))
+            if time.perf_counter() >= self._since + STEP_SECONDS:
+                yield
+
+    def _step(self, what: str, alerts: Iterable[Alert]) -> Alerts:
         """Take ``alerts`` that no single event is about."""
         try:
-            self._uncommitted.take(alerts)
+            yield from self._taken(alerts)
         except Exception as error:  # the events that follow are evaluated
             self._failures.step(what, error)
         if raised := self._state.statements.failures():
@@ -456,10 +462,9 @@ class Evaluator:
         ]
 
     def _enough(self, room: int, until: float) -> bool:
-        """Whether the alerts of what is evaluated fill ``room``, or making them takes beyond ``until``."""
-        waiting = self._waiting
-        full = self._rows_wait or self._uncommitted.bytes + ALERT_BYTES * waiting >= room
-        return full or time.perf_counter() + MAKING_SECONDS * waiting >= until
+        """Whether the alerts of what is evaluated fill ``room``, or it is ``until``."""
+        full = self._rows_wait or self._uncommitted.bytes + ALERT_BYTES * self._waiting >= room
+        return full or time.perf_counter() >= until
 
     async def _give_way(self, frame: Frame, position: int) -> None:
         """To a commit, when one is needed, or to the loop, with the cursor at ``position`` of ``frame``."""
@@ -550,7 +555,7 @@ class Evaluator:
             if time.perf_counter() >= until:
                 break  # the rest at the next frame or tick; time does not go on before them
         else:
-            await self._do(lambda: self._pass_time(now))
+            await self._do(self._pass_time(now))
         self._uncommitted.let_go()
         if self._uncommitted.alerts or joiner.changed:  # no frame tells a replay what the clock has completed
             self._uncommitted.due.set()

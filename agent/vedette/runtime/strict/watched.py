@@ -125,7 +125,8 @@ class Watched(Evaluator):
         super().event(engine, event)
         if self._matched:
             with self._box.within(Stage.ALERTS_ALONE, offset):
-                self._make()
+                for _ in self._make():
+                    pass
         if (part := self._blamed.without.get(offset)) is not None:
             error = RuntimeError(f"{DIED}; it was evaluated without {part}")
             self._failures.event(event.frame, event.start, event.end, error)
