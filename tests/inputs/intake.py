@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,34 @@ async def looked(listener: Any, times: int = 2) -> None:
         await eventually("looks for stalled connections", lambda: looks >= times)
     finally:
         del listener.look
+
+
+async def poured(listener: Any, port: int, first: bytes, data: bytes, count: int = 40) -> list[list[int]]:
+    """Send ``first`` over each of ``count`` connections, and when it was read ``data``, as far as the kernel takes it.
+    The bytes of each read of that, by turns of the event loop, when all is read."""
+    turns, loop, received = [list[int]()], asyncio.get_running_loop(), listener.received
+
+    def counted(connection: Any, size: int) -> None:
+        if not turns[-1]:
+            loop.call_soon(turns.append, [])
+        turns[-1].append(size)
+        received(connection, size)
+
+    def read() -> list[int]:
+        return [connection.bytes for connection in vars(listener)["_connections"]]
+
+    with ExitStack() as stack:
+        senders = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for sender in senders:
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+            sender.connect(("127.0.0.1", port))
+            sender.sendall(first)
+            sender.setblocking(False)
+        await eventually("what is sent first", lambda: read() == [len(first)] * count)
+        listener.received = counted
+        sent = sum(sender.send(data) for sender in senders)
+        await eventually("the flood", lambda: sum(read()) == sent + len(first) * count)
+    return turns
 
 
 @contextmanager

@@ -94,6 +94,14 @@ def naive(stream: bytes, max_event: int) -> tuple[Events, bool]:
     return events, False
 
 
+def test_lines_among_counted_messages() -> None:
+    """They are messages like the others, not a chunk each."""
+    framer = StreamFramer()
+    framer.feed(b"4 <1>a<2>b\n<3>c\n4 <4>d\n<5>e\n")
+    (run,) = framer.take()
+    assert unpack([run]) == [(b"<%d>%c" % (i, 96 + i), False) for i in range(1, 6)]
+
+
 TOKENS = st.sampled_from(
     [
         b"<13>",

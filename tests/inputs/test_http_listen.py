@@ -11,11 +11,13 @@ import re
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -28,8 +30,9 @@ from tests.looptime import forward
 from tests.senders import COLLECTOR, PROMTAIL, PUSHES, Push, configured, needs_collector, needs_promtail
 from tests.waits import DEADLINE, eventually
 from vedette.inputs import http_listen
+from vedette.inputs.condition import WORKS, State
 from vedette.inputs.connections import LOOKS
-from vedette.inputs.http_listen import HttpListener
+from vedette.inputs.http_listen import KEPT_SECONDS, HttpListener
 from vedette.inputs.settings import HttpInput, TlsListener
 from vedette.model.counters import Counters, Log
 from vedette.model.event import MAX_EVENT
@@ -266,7 +269,56 @@ async def test_unread_answers_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
             for _ in range(6):
                 assert (await send(port, "/events", b"other")).status == 200
             assert sum(one.transport.get_write_buffer_size() for one in connections) <= 1_000_000
-            await eventually("less held than all of it", lambda: vars(listener)["_held"] <= 1_000_000)
+            await eventually("less held than all of it", lambda: listener.buffered <= 1_000_000)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_nothing_is_held_of_who_is_gone(reset: bool) -> None:
+    """Of a connection that ends with requests queued, only the one at work counts, until it is answered."""
+    disk, counters = Disk(), Counters()
+    async with http_input(disk, counters) as (listener, port):
+        connections = vars(listener)["_connections"]
+        posts = [
+            b"POST / HTTP/1.1\r\nHost:\r\nContent-Length: %d\r\n\r\n" % n + b"x" * n for n in (1, 3900, 1, 3900, 1)
+        ]
+        with ExitStack() as stack:
+            for _ in range(20):
+                sender = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", reset, 0))
+                sender.sendall(b"".join(posts))
+            await eventually(
+                "requests that wait", lambda: [len(peer.reader.requests) for peer in connections] == [4] * 20
+            )
+        await disk.sync(1 << 30)
+        await eventually("all ends", lambda: not connections)
+        await eventually("nothing held", lambda: listener.buffered == 0)
+
+
+async def test_nothing_is_held_of_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request whose handling breaks off for whatever reason ends its connection."""
+    bin, counters = Bin(), Counters()
+    monkeypatch.setattr(http_listen, "unpacked", Mock(side_effect=MemoryError))
+    async with http_input(bin, counters) as (listener, port):
+        with pytest.raises(http.client.RemoteDisconnected):
+            await send(port, "/events", b"x" * 5000)
+        await eventually("nothing held", lambda: listener.buffered == 0)
+
+
+async def test_status_says_who_is_kept_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies that fill HELD_BYTES for KEPT_SECONDS are a fault, until that is over."""
+    monkeypatch.setattr(http_listen, "HELD_BYTES", 5000)
+    disk, counters = Disk(), Counters()
+    async with http_input(disk, counters) as (listener, port):
+        asked = asyncio.create_task(send(port, "/events", b"x" * 4990))
+        await eventually("a body that is not on disk", lambda: disk.looks)
+        assert (await send(port, "/events", b"y" * 20)).status == 429
+        assert listener.condition == WORKS
+        forward(asyncio.get_running_loop(), KEPT_SECONDS)
+        assert listener.condition.state is State.FAILING
+        assert "5000 bytes" in listener.condition.reason
+        await disk.sync(1 << 30)
+        assert (await asked).status == 200
+        assert listener.condition == WORKS
 
 
 async def test_refusals_are_short() -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.intake import LOCAL, Bin, account, agent, listening, looked, rsyslogd
+from tests.inputs.intake import LOCAL, Bin, account, agent, listening, looked, poured, rsyslogd
 from tests.waits import eventually
 from vedette.inputs import listen
+from vedette.inputs.connections import TURN_STEPS
 from vedette.inputs.listen import SyslogListener
 from vedette.inputs.settings import SyslogInput
 from vedette.model.counters import Counters, Dropped, Log
@@ -99,6 +100,26 @@ async def test_malformed_count() -> None:
     (line,) = [entry for entry in logs if entry["event"] == Log.FRAMING_ERROR]
     assert (line["input"], line["peer"]) == ("in", "127.0.0.1")
     assert "b'12x <13>lost'" in line["reason"]
+
+
+@pytest.mark.parametrize("first", [b"", b"a line\n"])
+@pytest.mark.parametrize("tiny", [b"1 a", b"<\n"])
+async def test_tiny_messages_leave_others_their_turn(first: bytes, tiny: bytes) -> None:
+    """Of connections that count octets little is read in a turn of the event loop when messages are tiny, however many
+    are ready, also where all go over to that within what had been lines."""
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters) as (listener, port):
+        turns = await poured(listener, port, first, (first and b"\n") + b"5 <13>a" + tiny * 15_000)
+    assert max(map(sum, turns)) <= TURN_STEPS * len(tiny) + CHUNK_BYTES
+
+
+@pytest.mark.parametrize("message", [b"<13>%b\n" % (b"x" * 295), b"299 <13>%b" % (b"x" * 295)])
+async def test_messages_are_read_in_large_pieces(message: bytes) -> None:
+    """Those of the usual length, however many connections there are."""
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters) as (listener, port):
+        turns = await poured(listener, port, b"", message * 500)
+    assert max(map(max, filter(None, turns))) > 32 << 10
 
 
 async def test_many_unfinished_messages(monkeypatch: pytest.MonkeyPatch) -> None:

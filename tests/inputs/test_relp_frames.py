@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.inputs.framing import Run
-from vedette.inputs.relp_frames import OPEN_BYTES, SERVER_CLOSE, RelpFramer, answer
+from vedette.inputs.relp_frames import OPEN_BYTES, SERVER_CLOSE, UNKNOWN, RelpFramer, answer
 from vedette.model.event import Flag
 
 OFFERS = b"relp_version=0\nrelp_software=librelp,1.11.0,http://librelp.adiscon.com\ncommands=syslog"
@@ -68,6 +68,15 @@ def test_a_command_that_is_not_known() -> None:
     framer.feed(b"\n" + frame(3, b"syslog", b"<13>a"))
     assert messages(framer.take()) == [b"<13>a"]
     assert list(framer.owed)[1:] == [answer(2, b"500 command not supported"), 3]
+
+
+def test_too_many_commands_that_are_not_known() -> None:
+    """So many are answered; with one more the session is over."""
+    framer = fed(OPEN, b"2 a 0\n" * UNKNOWN)
+    with pytest.raises(ValueError, match="commands that are not known"):
+        framer.feed(b"2 a 0\n" * 10_000)
+    assert list(framer.owed)[1:-2] == [answer(2, b"500 command not supported")] * UNKNOWN
+    assert (framer.owed[-1], framer.closing) == (SERVER_CLOSE, True)
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.certificates import Authority
-from tests.inputs.intake import LOCAL, Bin, account, agent, looked, rsyslogd
+from tests.inputs.intake import LOCAL, Bin, account, agent, looked, poured, rsyslogd
 from tests.inputs.test_acknowledge import Disk
 from tests.inputs.test_relp_frames import OPEN, frame
 from tests.looptime import forward
 from tests.waits import eventually
 from vedette.inputs import listen
-from vedette.inputs.connections import LOOKS
+from vedette.inputs.connections import LOOKS, TURN_STEPS
 from vedette.inputs.relp_listen import RelpListener
 from vedette.inputs.settings import RelpInput, TlsListener
 from vedette.model.counters import Counters, Log
-from vedette.model.event import MAX_EVENT, Flag
+from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Flag
 
 OMRELP = glob.glob("/usr/lib*/rsyslog/omrelp.so") + glob.glob("/usr/lib*/*/rsyslog/omrelp.so")
 TIMED = b"<13>2026-11-23T06:16:34.%06d+00:00 host app: line"
@@ -349,6 +349,44 @@ async def test_a_peer_that_reads_no_answers() -> None:
         await asyncio.wait([flooding])
         sender.close()
         deaf.close()
+
+
+async def test_tiny_messages_leave_others_their_turn() -> None:
+    """Of all connections together little is read in a turn of the event loop when messages are tiny."""
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters) as (listener, port):
+        turns = await poured(listener, port, OPEN, (tiny := frame(2, b"syslog", b"a")) * 4000)
+    assert max(map(sum, turns)) <= TURN_STEPS * len(tiny) + CHUNK_BYTES
+
+
+async def test_unread_answers_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They count as unfinished messages do: beyond HELD_BYTES who reads none is closed, and no other sender."""
+    monkeypatch.setattr(listen, "HELD_BYTES", 300_000)
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters) as (listener, port):
+        for acceptor in vars(listener)["_acceptors"]:
+            vars(acceptor)["_sock"].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        sender = await Sender.open(port)
+        sender.writer.write(b"999 syslog 250000 " + b"x" * 200_000)
+        connections, flood = vars(listener)["_connections"], frame(2, b"syslog", b"") * 20_000
+        with ExitStack() as stack:
+            for _ in range(8):
+                deaf = stack.enter_context(socket.socket())
+                deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                deaf.connect(("127.0.0.1", port))
+                sending = asyncio.get_running_loop().sock_sendall
+                deaf.setblocking(False)
+                task = asyncio.create_task(sending(deaf, OPEN + flood))
+                stack.callback(task.cancel)
+            await eventually("eight", lambda: len(connections) == 9)
+            await eventually("fewer, that are not read", lambda: len(connections) < 9)
+            await eventually("no more to be read", lambda: all(peer.full for peer in connections if peer.framer.owed))
+            assert sum(peer.transport.get_write_buffer_size() for peer in connections) <= 300_000
+        await eventually("nothing held of who is gone", lambda: len(connections) == 1 and listener.buffered < 200_100)
+        sender.writer.write(b"x" * 50_000 + b"\n")
+        await sender.answered([999])
+        sender.close()
+        await eventually("nothing held", lambda: not connections and not listener.buffered)
 
 
 @pytest.mark.peer

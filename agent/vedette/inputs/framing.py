@@ -29,7 +29,7 @@ import re
 from array import array
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import NamedTuple, NoReturn, Protocol
+from typing import NamedTuple, NoReturn
 
 from vedette.model.event import MAX_EVENT, Flag
 
@@ -56,39 +56,6 @@ class Run(NamedTuple):
     data: bytes
     ends: array[int] | None
     marks: Marks
-
-
-class Framer(Protocol):
-    """How the messages of one connection are delimited."""
-
-    @property
-    def size(self) -> int:
-        """Bytes that ``take`` would give now."""
-
-    @property
-    def unfinished(self) -> int:
-        """Bytes that are kept of an unfinished message."""
-
-    @property
-    def buffered(self) -> int:
-        """Bytes that are kept in all."""
-
-    @property
-    def within(self) -> bool:
-        """Whether the stream is within a message, also one whose rest is discarded."""
-
-    def feed(self, data: bytes | bytearray, size: int | None = None) -> None:
-        """Take in the first ``size`` bytes of ``data``; the buffer may be reused afterwards. Raises ValueError where
-        the stream cannot be read on; whole messages before that stay available."""
-
-    def cut(self) -> None:
-        """Keep no more of an unfinished message. Raises ValueError as ``feed`` does."""
-
-    def end(self) -> None:
-        """The stream ends. Raises ValueError as ``feed`` does."""
-
-    def take(self) -> list[Run]:
-        """The whole messages so far, in order."""
 
 
 class Lines:
@@ -193,7 +160,7 @@ class Lines:
 
 
 class StreamFramer:
-    """The messages of one TCP connection: a ``Framer``; see the module's text."""
+    """The messages of one TCP connection; see the module's text. ``relp_frames.RelpFramer`` has the same methods."""
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._max = max_event
@@ -208,22 +175,28 @@ class StreamFramer:
         self._need = 0
         self._skip = 0
         self._in_line = False
+        self.steps = 0
+        """How often Python has looked at a message by itself."""
         self._state: Callable[[bytes | bytearray, int, int], None] = self._undecided
 
     @property
     def size(self) -> int:
+        """Bytes that ``take`` would give now."""
         return self._queued + self._lines.size + (self._ends[-1] if self._ends else 0)
 
     @property
     def unfinished(self) -> int:
+        """Bytes that are kept of an unfinished message."""
         return len(self._held) + self._lines.buffered - self._lines.size
 
     @property
     def buffered(self) -> int:
+        """Bytes that are kept in all."""
         return self.size + self.unfinished
 
     @property
     def within(self) -> bool:
+        """Whether the stream is within a message, also one whose rest is discarded."""
         return bool(self._held or self._skip or self._in_line or self._lines.within)
 
     def feed(self, data: bytes | bytearray, size: int | None = None) -> None:
@@ -356,6 +329,7 @@ class StreamFramer:
         self._held.clear()
         self._need = 0
         while pos < len(pending):
+            self.steps += 1
             if self._in_line:
                 newline = pending.find(b"\n", pos)
                 stop = newline + 1 if newline >= 0 else len(pending)
@@ -375,6 +349,10 @@ class StreamFramer:
                 pos = begin + count
                 self._skip = max(0, pos - len(pending))
             elif pending[pos] == _LESS_THAN:
+                if (newline := pending.find(b"\n", pos, pos + self._max + 1)) >= 0:
+                    self._add(pending[pos:newline], cut=False)
+                    pos = newline + 1
+                    continue
                 self._in_line = True
                 self._close_messages()
             elif pending[pos] in _TRAILERS:

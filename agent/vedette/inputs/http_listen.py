@@ -35,7 +35,8 @@ import structlog
 from vedette.inputs.accept import IDLE_SECONDS, Gate
 from vedette.inputs.acknowledge import Acknowledgements
 from vedette.inputs.base import Surroundings
-from vedette.inputs.connections import Connection, Listener
+from vedette.inputs.condition import Condition, failing
+from vedette.inputs.connections import WRITE_BYTES, Connection, Listener
 from vedette.inputs.framing import Run, run_of
 from vedette.inputs.http_reader import PART_BYTES, Body, HttpReader, Received, unpacked
 from vedette.inputs.push.base import Answer, Protocol, Refused, Request
@@ -56,8 +57,8 @@ HELD_BYTES = 64 << 20
 """Bytes of the bodies under way, of all connections."""
 READ_BYTES = 16 << 10
 """Read of a connection at once: small requests take many times their bytes, and all of a read wait together."""
-WRITE_BYTES = 64 << 10
-"""Written and not read, above which a connection is ``full``."""
+KEPT_SECONDS = 5.0
+"""For which HELD_BYTES are exceeded without being said in status."""
 STEP_SECONDS = 0.0005
 """Seconds of one request's reading before the event loop gets its turn. One step of a reader may take 4 ms."""
 EVENT_COST = 8
@@ -101,32 +102,22 @@ class HttpConnection(Connection):
     def __init__(self, listener: HttpListener, tls: bool, gate: Gate, peer: str) -> None:
         super().__init__(listener, tls, gate, peer)
         self.reader = HttpReader(listener.max_body, lambda request: listener.admit(self, request))
-        self.buffered = 0
-        """Bytes of its bodies that the listener has counted."""
         self.handled = 0
         """Bytes of the body that is handled."""
         self.work: asyncio.Task[None] | None = None
         """The handling of a request."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.transport.set_write_buffer_limits(WRITE_BYTES)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.full = False
-        super().connection_lost(exc)
 
     @property
     def within(self) -> bool:
         return self.reader.within
 
     @property
-    def unread(self) -> int:
-        """Bytes of answers, where the peer does not read."""
-        return self.transport.get_write_buffer_size() if self.full else 0
+    def kept(self) -> int:
+        return self.reader.buffered + self.handled
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self.listener.view[:READ_BYTES]
+        """Of a body more is read at once."""
+        return self.listener.view[: max(READ_BYTES, self.reader.awaited)]
 
 
 class _Reply(NamedTuple):
@@ -146,7 +137,8 @@ class HttpListener(Listener[HttpConnection]):
         self._tokens: Tokens | None = None
         self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """Per network bytes that it may send at once, and when that was."""
-        self._held = 0
+        self._full_since = 0.0
+        """When HELD_BYTES were exceeded, and are still (of the loop's clock); 0: they are not."""
         self._logged = Firsts(PEERS)
         self._acknowledgements = Acknowledgements(agent.intake, self._reply)
 
@@ -182,7 +174,6 @@ class HttpListener(Listener[HttpConnection]):
         """Go on reading: that there is no room is answered."""
 
     def read_again(self, connection: HttpConnection) -> None:
-        self._count_buffered(connection)
         self._next(connection)
         if connection.work is None:
             super().read_again(connection)
@@ -190,8 +181,8 @@ class HttpListener(Listener[HttpConnection]):
     def received(self, connection: HttpConnection, size: int) -> None:
         reader = connection.reader
         reader.feed(self.view[:size])
-        self._count_buffered(connection)
-        if self._held > HELD_BYTES:
+        self.count(connection)
+        if self.buffered > HELD_BYTES:
             largest = self._largest()
             if largest.full:
                 self.end(largest)
@@ -199,7 +190,7 @@ class HttpListener(Listener[HttpConnection]):
             elif not largest.reader.buffered:  # its requests are at work: who sends now is asked to wait
                 largest = connection
             largest.reader.refuse(self._later("the bodies under way are too many"))
-            self._count_buffered(largest)
+            self.count(largest)
         if reader.continues and reader.refused is None:
             reader.continues = False
             connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -211,20 +202,29 @@ class HttpListener(Listener[HttpConnection]):
         """The connection with the largest body under way, or unread answer, of the network that has most bytes."""
         networks = Counter[str]()
         for connection in self._connections:
-            networks[connection.network] += connection.buffered
+            networks[connection.network] += connection.counted
         return max(self._connections, key=lambda peer: (networks[peer.network], peer.reader.buffered + peer.unread))
 
-    def _count_buffered(self, connection: HttpConnection) -> None:
-        size = connection.reader.buffered + connection.handled + connection.unread
-        self._held += size - connection.buffered
-        connection.buffered = size
+    def count(self, connection: HttpConnection) -> None:
+        super().count(connection)
+        if self.buffered <= HELD_BYTES:
+            self._full_since = 0.0
+        elif not self._full_since:
+            self._full_since = asyncio.get_running_loop().time()
+
+    @property
+    def condition(self) -> Condition:
+        if not self._full_since or asyncio.get_running_loop().time() - self._full_since < KEPT_SECONDS:
+            return super().condition
+        return failing(f"the bodies under way are more than {HELD_BYTES} bytes: senders are asked to wait")
 
     def end(self, connection: HttpConnection) -> None:
+        """What is queued is kept no longer; what is at work counts until it is done."""
         if not connection.ended:
             connection.ended = True
             connection.close()
-            connection.reader.refuse(Refused(400, "the connection ended"))
-        self._count_buffered(connection)
+            connection.reader.end()
+            self.count(connection)
 
     def admit(self, connection: HttpConnection, request: Request) -> Refused | None:
         """Why a request is refused whose headers are here."""
@@ -269,6 +269,7 @@ class HttpListener(Listener[HttpConnection]):
 
     async def _handle(self, connection: HttpConnection, received: Received) -> None:
         request = received.request
+        reply: _Reply | None = None
         offset = None
         try:
             refused = received.refused
@@ -289,14 +290,24 @@ class HttpListener(Listener[HttpConnection]):
                 if (offset := self.deliver(chunk)) is None:
                     return
                 await asyncio.sleep(0)
+            reply = _Reply(connection, received, said)
         except Refused as refused:
-            said = self._refused(connection, request, refused)
-            self._reply(_Reply(connection, received, said))  # nothing is owed before it: one request at a time
-            return
-        if offset is None:
-            self._reply(_Reply(connection, received, said))
-        else:
-            self._acknowledgements.owe([_Reply(connection, received, said)], offset)
+            offset = None  # nothing is owed before it: one request at a time
+            reply = _Reply(connection, received, self._refused(connection, request, refused))
+        finally:
+            if reply is None:
+                self._let_go(connection)
+                self.end(connection)
+            elif offset is None:
+                self._reply(reply)
+            else:
+                self._acknowledgements.owe([reply], offset)
+
+    def _let_go(self, connection: HttpConnection) -> None:
+        """The request that was handled is over."""
+        connection.work = None
+        connection.handled = 0
+        self.count(connection)
 
     async def _read(self, connection: HttpConnection, request: Request, body: Body) -> tuple[Answer, deque[Chunk]]:
         """The answer and the events; raises Refused."""
@@ -336,10 +347,10 @@ class HttpListener(Listener[HttpConnection]):
                     size += len(event)
             more = length + EVENT_COST * count
             connection.handled += more
-            self._count_buffered(connection)
+            self.count(connection)
             if connection.handled - len(request.body) > HELD_BYTES:
                 raise Refused(413, f"its events are more than {HELD_BYTES} bytes")
-            if self._held > 2 * HELD_BYTES:
+            if self.buffered > 2 * HELD_BYTES:
                 raise self._later("the events under way are too many")
 
         connection.handled = len(request.body)
@@ -375,15 +386,14 @@ class HttpListener(Listener[HttpConnection]):
 
     def _reply(self, reply: _Reply) -> None:
         connection, received, said = reply
-        connection.work = None
-        connection.handled = 0
+        self._let_go(connection)
         if connection.transport.is_closing():
-            self._count_buffered(connection)
             return
         keep = received.keep and not self._stopping
         data = _written(said, keep, head=received.request.method == "HEAD")
         for at in range(0, len(data), WRITE_BYTES):  # of TLS only what follows what is not read counts as unread
             connection.transport.write(data[at : at + WRITE_BYTES])
+        self.count(connection)
         if not keep:
             self.end(connection)
         else:

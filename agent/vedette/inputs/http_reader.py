@@ -87,6 +87,8 @@ class HttpReader:
         self._size = 0
         """Bytes that were fed since the request began, or since a part of its body came."""
         self._count = self._hosts = 0
+        self.awaited = 0
+        """Bytes that are surely of the body, of those that come next."""
         self._body = Body()
         self._request: Request | None = None
         self.refused: Refused | None = None
@@ -95,6 +97,12 @@ class HttpReader:
     def buffered(self) -> int:
         """Bytes of bodies: of one that is unfinished, and of those in ``requests``."""
         return self._body.size + sum(received.body.size for received in self.requests)
+
+    def end(self) -> None:
+        """Nothing more is read, and nothing kept."""
+        self._over = True
+        self.requests.clear()
+        self._clear()
 
     def feed(self, data: bytes | memoryview) -> None:
         """Take in ``data``; the buffer may be reused afterwards."""
@@ -163,10 +171,12 @@ class HttpReader:
             self.refused = self._too_large()
         else:
             self.refused = self._admit(self._request)
+        self.awaited = int(length) if (length := self._headers.get("content-length", "")).isdigit() else 0
         self.continues = self._headers.get("expect", "").lower() == "100-continue"
 
     def on_body(self, body: bytes) -> None:
         self._size = 0
+        self.awaited -= len(body)
         if self.refused is None:
             self._body.add(body)
             if self._body.size > self._max:

@@ -30,13 +30,14 @@ import structlog
 from vedette.inputs.accept import IDLE_SECONDS, Gate
 from vedette.inputs.base import Surroundings
 from vedette.inputs.connections import Connection, Listener
-from vedette.inputs.framing import CHUNK_EVENTS, Framer, Run, StreamFramer, merge
+from vedette.inputs.framing import CHUNK_EVENTS, Run, StreamFramer, merge
 from vedette.inputs.settings import ConnectedInput, SyslogInput
 from vedette.model.counters import Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag
 
 if TYPE_CHECKING:
     from vedette.inputs.datagrams import Datagrams
+    from vedette.inputs.relp_frames import RelpFramer
 
 log = structlog.get_logger()
 
@@ -61,15 +62,19 @@ LONG = f"longer than {MAX_EVENT} bytes, or its connection ended within it"
 class Stream(Connection):
     """One TCP peer and how its messages are delimited."""
 
-    def __init__(self, listener: StreamListener[Any], framer: Framer, tls: bool, gate: Gate, peer: str) -> None:
+    def __init__(
+        self, listener: StreamListener[Any], framer: StreamFramer | RelpFramer, tls: bool, gate: Gate, peer: str
+    ) -> None:
         super().__init__(listener, tls, gate, peer)
         self.framer = framer
-        self.buffered = 0
-        """The framer's ``buffered`` as the listener has counted it."""
 
     @property
     def within(self) -> bool:
         return self.framer.within
+
+    @property
+    def kept(self) -> int:
+        return self.framer.buffered
 
 
 S = TypeVar("S", bound=Stream)
@@ -82,8 +87,6 @@ class StreamListener(Listener[S]):
         super().__init__(settings, agent, idle)
         self._codec = settings.codec
         self._waiting: dict[S, None] = {}
-        self.buffered = 0
-        """Bytes that are kept of all connections."""
         self._flush_timer: asyncio.TimerHandle | None = None
 
     # --- what an owner says
@@ -117,10 +120,12 @@ class StreamListener(Listener[S]):
 
     def received(self, connection: S, size: int) -> None:
         framer = connection.framer
+        before = framer.steps
         try:
             framer.feed(self.buffer, size)
         except ValueError as error:
             self.malformed(connection, error)
+        self.took(framer.steps - before, size)
         if framer.size and not connection.active:
             connection.spoke()
         if framer.size >= HAND_OVER:
@@ -130,27 +135,21 @@ class StreamListener(Listener[S]):
         elif framer.size:
             connection.whole = True
             self.wait_for_flush(connection)
-        self.count_buffered(connection)
-        if self.buffered > HELD_BYTES:
-            self._relieve()
+        self.count(connection)
+        self.relieve()
         if not self._intake.accepting():
             self.pause()
 
-    def count_buffered(self, connection: S) -> None:
-        """Bring ``buffered`` up to what the connection keeps now."""
-        size = connection.framer.buffered
-        self.buffered += size - connection.buffered
-        connection.buffered = size
-
-    def _relieve(self) -> None:
+    def relieve(self) -> None:
         """Get below HELD_BYTES: by handing over what is whole, else by cutting the longest unfinished message.
 
         One is enough: it holds no less than what was read last.
         """
-        self.flush()
+        if self.buffered > HELD_BYTES:
+            self.flush()
         if self.buffered <= HELD_BYTES:
             return
-        connection = max(self._connections, key=lambda each: each.framer.unfinished)
+        connection = max(self._connections, key=lambda each: (each.full, each.framer.unfinished + each.unread))
         self.cut(connection)
         reason = f"the unfinished messages of all connections are more than {HELD_BYTES} bytes: this is the longest"
         self.give_runs(connection, reason)
@@ -167,7 +166,7 @@ class StreamListener(Listener[S]):
                 connection.framer.end()
             except ValueError as error:
                 self.malformed(connection, error)
-            self.count_buffered(connection)
+            self.count(connection)
             if connection.framer.size:
                 self.wait_for_flush(connection)
 
@@ -194,7 +193,7 @@ class StreamListener(Listener[S]):
         for connection in waiting:
             large = connection.framer.size >= MERGE_BYTES
             runs = self.take(connection)
-            self.count_buffered(connection)
+            self.count(connection)
             if len(runs) == 1 and not runs[0].marks and not large:
                 small.append((runs[0], connection))
                 gathered += len(runs[0].data)
@@ -219,7 +218,7 @@ class StreamListener(Listener[S]):
     def give_runs(self, connection: S, reason: str = LONG) -> None:
         """Hand over its whole messages."""
         runs = self.take(connection)
-        self.count_buffered(connection)
+        self.count(connection)
         self._give_all(connection, runs, reason)
 
     def _give_all(self, connection: S, runs: list[Run], reason: str = LONG) -> None:
@@ -318,7 +317,7 @@ class SyslogListener(StreamListener[Stream]):
     def _read(self, connection: Stream) -> None:
         """Read what there is at once, as much as the buffer takes."""
         with suppress(OSError):
-            if size := os.readv(connection.transport.get_extra_info("socket").fileno(), [self.view]):
+            if size := os.readv(connection.transport.get_extra_info("socket").fileno(), [connection.get_buffer(-1)]):
                 connection.buffer_updated(size)
 
     def looked(self) -> None:

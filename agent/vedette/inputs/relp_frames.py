@@ -9,9 +9,9 @@ Promise: what the sender is to be answered is in ``owed``, in the order of its f
 ``take`` gives, to be answered when it is stored, and other answers as bytes. What is held back is bounded by
 ``max_event`` and one piece. A longer message is cut and flagged, as everywhere.
 
-A command that is not known is answered with 500 and the session goes on; its data are not kept. What is no frame, or
-not in its place, raises ValueError: an answer (500, and ``serverclose``) is owed, and nothing that follows is read.
-An unfinished message is no event: it is not answered, and its sender sends it again.
+A command that is not known is answered with 500, and UNKNOWN times the session goes on; its data are not kept. What is
+no frame, or not in its place, raises ValueError: an answer (500, and ``serverclose``) is owed, and nothing that follows
+is read. An unfinished message is no event: it is not answered, and its sender sends it again.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from vedette.version import __version__
 
 OPEN_BYTES = 8192
 """Bytes of offers, at most."""
+UNKNOWN = 16
+"""Commands that are not known, at most, in a session."""
 OFFERS = f"relp_version=0\nrelp_software=vedette,{__version__}\ncommands=syslog".encode()
 SERVER_CLOSE = b"0 serverclose 0\n"
 OK = b" rsp 6 200 OK\n"
@@ -45,7 +47,7 @@ def answer(number: int, text: bytes) -> bytes:
 
 
 class RelpFramer:
-    """The frames of one connection; see the module's text and ``framing.Framer``."""
+    """The frames of one connection; see the module's text and ``framing.StreamFramer``."""
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._max = max_event
@@ -55,6 +57,8 @@ class RelpFramer:
         self._trailer = False
         """The next byte ends a frame whose data are read."""
         self._opened = False
+        self.steps = 0
+        self._unknown = 0
         self._messages: list[bytes] = []
         self._ends = array("I")
         self._marks: list[tuple[int, int]] = []
@@ -80,7 +84,7 @@ class RelpFramer:
         return bool(self._held or self._skip or self._trailer)
 
     def feed(self, data: bytes | bytearray, size: int | None = None) -> None:
-        """Take in ``data`` (``Framer.feed``). Raises ValueError, saying what is wrong, where no frame follows."""
+        """Take in ``data`` (``StreamFramer.feed``). Raises ValueError, saying what is wrong, where no frame follows."""
         if self.closing:
             return
         end = len(data) if size is None else size
@@ -94,6 +98,7 @@ class RelpFramer:
         self._need = 0
         pos = 0
         while pos < len(pending):
+            self.steps += 2  # a message costs four times as much as a counted one: it is answered, and may be a repeat
             if self._trailer:
                 if pending[pos] != _LF:
                     raise self._refuse(0, f"a frame does not end after its data: {pending[pos : pos + 32]!r}")
@@ -150,7 +155,10 @@ class RelpFramer:
         elif command == b"close":
             self.owed.append(answer(number, b"") + SERVER_CLOSE)
             self.closing = True
+        elif self._unknown == UNKNOWN:
+            raise self._refuse(number, f"more than {UNKNOWN} commands that are not known")
         else:
+            self._unknown += 1
             self.owed.append(answer(number, b"500 command not supported"))
         return not self.closing
 

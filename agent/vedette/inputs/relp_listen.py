@@ -12,7 +12,7 @@ Promises:
 
 Limits are those of TCP syslog (``listen.py``, ``accept.py``): connections, idle time, the length of a message, what all
 hold together; an unfinished message is dropped where that cuts it, as its sender sends it again. A sender that does not
-read its answers is not read.
+read its answers is not read; the answers count with what all hold, and beyond that the one with most is closed.
 
 Stop: what has arrived is stored and answered, as far as it gets on disk in time; then the agent says ``serverclose``.
 """
@@ -116,7 +116,8 @@ class RelpListener(StreamListener[RelpStream]):
 
     def cut(self, stream: RelpStream) -> None:
         stream.framer.cut()
-        self.count_buffered(stream)
+        if stream.full:
+            stream.transport.abort()
         self.end(stream)
 
     def take(self, stream: RelpStream) -> list[Run]:
@@ -195,6 +196,8 @@ class RelpListener(StreamListener[RelpStream]):
             return
         frames = (frame if isinstance(frame, bytes) else b"%d%b" % (frame, OK) for frame in answers.frames)
         stream.transport.write(b"".join(frames))
+        self.count(stream)
+        self.relieve()
         if answers.last:
             self.end(stream)
 
