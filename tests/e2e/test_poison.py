@@ -48,8 +48,8 @@ elif stage == "suppression":
 elif stage == "envelope":
     raising(envelope, "encode", lambda alert: "poison" in alert.raw)
 elif stage == "correlation":
-    raising(Correlator, "_add", lambda self, node, *more: node.c.title == "Fragile")
-    raising(Correlator, "_count", lambda self, node, *more: node.c.title == "Fragile")
+    raising(Correlator, "_add", lambda self, item, *more: item.node.c.title == "Fragile")
+    raising(Correlator, "_count", lambda self, item, *more: item.node.c.title == "Fragile")
 elif stage == "decision":
     raising(Correlator, "_decide", lambda self, key, until: self.groups.node(key).c.title == "Fragile")
 main()
@@ -60,7 +60,7 @@ RULES = """title: Marker
 name: marker
 id: 6a1f0000-0000-4000-8000-000000000001
 logsource: {product: linux}
-detection: {keywords: ['marker'], condition: keywords}
+detection: {keywords: ['marker'], other: {hostname: nobody}, condition: keywords and not other}
 level: low
 ---
 title: Sturdy
@@ -74,7 +74,8 @@ correlation:
     generate: true
 level: low
 """
-FRAGILE = RULES.partition("---\n")[2].replace("Sturdy", "Fragile").replace("002", "003")
+FRAGILE = RULES.partition("---\n")[2].replace("Sturdy", "Fragile").replace("002", "003").replace("1m", "2m")
+"""Of another meaning: quarantine goes by that."""
 GOOD, BAD = 60, 20
 
 

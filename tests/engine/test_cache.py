@@ -315,7 +315,7 @@ def test_a_rule_put_in_quarantine_is_not_answered_from_memory() -> None:
 
 def test_a_match_from_memory_has_the_whole_event() -> None:
     """The record of a match that was known is that of its own event: its time, host and process."""
-    engine = Engine(plan_of(CONTAINS), route=False)
+    engine = Engine(plan_of(CONTAINS), route=False, kernel=False)  # which would not ask the cache
     chunk = lines(b"<38>Nov 20 10:00:00 w1 x[1]: fail", b"<38>Nov 20 10:00:01 w2 x[2]: fail")
     first, second = engine.evaluate(chunk, Context())
     assert engine.cache.parts[0].hits == 1

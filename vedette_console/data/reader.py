@@ -320,7 +320,7 @@ class Pool:
         self, home: Turns[Reader], seconds: float, who: Principal, work: Callable[[Reader], Answer]
     ) -> Answer:
         """The answer of ``work``; who does not wait for it ends the question. While another question makes what this
-        one needs, too, its reader is others'."""
+        one needs, too, its reader is others', and it counts among those that wait."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while True:
@@ -334,7 +334,8 @@ class Pool:
             except BeingMade as making:
                 if (left := until - loop.time()) <= 0:
                     raise _late() from None
-                await asyncio.wait({asyncio.wrap_future(making.over)}, timeout=left)
+                with home.waits(who.name):
+                    await asyncio.wait({asyncio.wrap_future(making.over)}, timeout=left)
 
     def _stop(self, reader: Reader, work: asyncio.Future[Any]) -> None:
         """Interrupt ``work``, and again until it has ended; once it has, the reader is another's."""

@@ -105,10 +105,11 @@ class Reports:
             raise Problem(422, f"a report has 1 to {MAX_DAYS} days", where="days", what_to_do="write a number of days")
         wanted = period(last or self._clock().date(), days)
         name = f"report-{wanted.since}-{wanted.until}"
-        if name not in self._waiting:
-            await self._ask(who, name, self._folder / f"{name}.making")
-        row = await asyncio.to_thread(self._row, self._folder, name)
-        assert row is not None
+        row = None
+        while row is None:  # again, where another asked for it in vain meanwhile
+            if name not in self._waiting:
+                await self._ask(who, name, self._folder / f"{name}.making")
+            row = await asyncio.to_thread(self._row, self._folder, name)
         return row
 
     async def _ask(self, who: Principal, name: str, marker: Path) -> None:
@@ -137,7 +138,7 @@ class Reports:
             made_at, size = datetime.fromtimestamp(stat.st_mtime, UTC), stat.st_size
         with suppress(FileNotFoundError):
             error, state = (folder / f"{name}.failed").read_text("utf-8"), "failed"
-        if (folder / f"{name}.making").exists():
+        if name in self._waiting or (folder / f"{name}.making").exists():
             error, state = "", "making"
         if name in self._failed:
             error, state = self._failed[name], "failed"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
@@ -36,19 +37,25 @@ class Turns(Generic[Thing]):
         """Whether nobody can take one now."""
         return self._free.empty()
 
+    @contextmanager
+    def waits(self, name: str) -> Iterator[None]:
+        """Count this user among those who wait."""
+        self.waiting[name] += 1
+        try:
+            yield
+        finally:
+            self.waiting[name] -= 1
+
     async def take(self, name: str) -> Thing:
         """The next for this user, who gives it back; at once where there is one."""
         user = self._user(name)
-        self.waiting[name] += 1
-        try:
+        with self.waits(name):
             await user.acquire()
             try:
                 thing = await self._free.get()
             except BaseException:
                 user.release()
                 raise
-        finally:
-            self.waiting[name] -= 1
         self._taken[thing] = user
         return thing
 

@@ -6,7 +6,7 @@
 * A request is on disk, signed and noted, before it is sent: a console that is killed in the middle goes on with its
   next start, by asking for what lacks (``region.requests.converse``). Agents take a request once, however often it
   comes. The note is written again when the request is over: lists need nothing else. In time it is removed, with
-  its request: every hour, and when another is over.
+  its request: every hour, and when another is over; by its age once the clock has been believed for BELIEVED seconds.
 * A broker that is away is waited for; the request says so.
 * AT_ONCE conversations at the same time: where others wait each has SHARE_SECONDS, so that hosts that are away keep
   nobody waiting who asks hosts that answer. MAX_OPEN requests are under way in all, of one user MAX_OWN.
@@ -41,7 +41,7 @@ from vedette.region.requests import Answer, Collection
 from vedette.system import foreign
 from vedette.system.folders import locked
 from vedette.system.trouble import Backoff
-from vedette.system.wallclock import utc_now
+from vedette.system.wallclock import BELIEVED, WallClock, utc_now
 from vedette_console.fleet.means import as_given, need_authorities, need_broker, need_key, need_requests, revoked_now
 from vedette_console.fleet.models_asked import AgentAnswer, Job
 from vedette_console.fleet.notes import ACT, Note, Notes, Totals
@@ -208,7 +208,7 @@ class Desk:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._recent: OrderedDict[str, Asked] = OrderedDict()
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self.notes = Notes(settings.requests, settings.keep_requests)
+        self.notes = Notes(settings.requests, settings.keep_requests, settings.evidence)
         self._ended = asyncio.Event()
         """A request is over, since it was looked for some to remove."""
         self._tidying: asyncio.Task[None] | None = None
@@ -427,11 +427,14 @@ class Desk:
 
     async def _tidy(self) -> None:
         """Remove requests that are over, each hour and when one more is."""
-        steady = Steady("requests that are over")
+        steady, clock = Steady("requests that are over"), WallClock()
+        begun = clock()
         while True:
             self._ended.clear()
+            now = clock.trusted()
             with steady:
-                for id in await asyncio.to_thread(self.notes.tidy, self._open, utc_now()):
+                believed = now if now - begun > BELIEVED * 1e6 else None
+                for id in await asyncio.to_thread(self.notes.tidy, self._open, believed):
                     self._recent.pop(id, None)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TIDY_SECONDS):

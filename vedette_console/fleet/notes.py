@@ -1,7 +1,8 @@
 """Notes of requests, REQUESTS/ID/console.json: listed by little that stays at hand of each, and removed in time.
 
-A request that is over is removed with its replies ``keep`` seconds after it was asked; of each kind the NEWEST stay.
-The record (``audit.jsonl``), evidence that is stored elsewhere, and requests of the command line are not touched.
+A request that is over is removed with its replies ``keep`` seconds after it was asked; of each kind a user's NEWEST
+stay, and the only copy of evidence does in any case. The record (``audit.jsonl``), evidence that is stored elsewhere,
+and requests of the command line are not touched.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ import orjson
 import structlog
 
 from vedette.fleet.requests import ID, MAX_SKEW
+from vedette.region import evidence as stored
 from vedette.system import foreign
 from vedette.system.durable import write_whole
-from vedette_console.security.principal import Principal
+from vedette_console.security.principal import Principal, user_of
 
 NOTE = "console.json"
 ACT = {"hunt": "hunt", "evidence": "evidence", "ask": "fleet.ask", "do": "fleet.ask"}
 """Who may make a request of a kind, and cancel it."""
 NEWEST = 2000
-"""Requests of a kind that stay."""
+"""Requests of a kind and a user that stay."""
 
 log = structlog.get_logger()
 
@@ -106,13 +108,15 @@ class Brief(NamedTuple):
     kind: str
     alert: str
     places: int
+    user: str
 
 
 class Notes:
-    """The notes in ``folder``; None: there are none. ``keep``: seconds. Its methods block."""
+    """The notes in ``folder``; None: there are none. ``keep``: seconds; ``evidence``: where evidence is stored besides.
+    Its methods block."""
 
-    def __init__(self, folder: Path | None, keep: float) -> None:
-        self._folder, self._keep = folder, round(keep * 1e6)
+    def __init__(self, folder: Path | None, keep: float, evidence: Path | None = None) -> None:
+        self._folder, self._keep, self._evidence = folder, round(keep * 1e6), evidence
         self._briefs: dict[str, Brief | None] = {}
         """By id; None: its note is damaged."""
         self._bits: dict[tuple[str, str], int] = {}
@@ -141,17 +145,19 @@ class Notes:
                 if brief.kind == kind and brief.places & seen and alert in ("", brief.alert)
             ]  # fmt: skip
 
-    def tidy(self, at_work: Container[str], now: int) -> list[str]:
-        """Remove what is over, but what is ``at_work``; gives the ids. ``now``: UTC microseconds."""
+    def tidy(self, at_work: Container[str], now: int | None) -> list[str]:
+        """Remove what is over, but what is ``at_work``; gives the ids. ``now``: UTC microseconds; None: nobody knows,
+        and nothing goes by its age."""
         if self._folder is None:
             return []
-        removed, kinds = list[str](), Counter[str]()
+        removed, counts = list[str](), Counter[tuple[str, str]]()
         with self._lock:
             self._look()
             for brief in self._newest():
-                kinds[brief.kind] += 1
-                over = kinds[brief.kind] > NEWEST or now - brief.created > self._keep
-                if over and brief.id not in at_work:
+                counts[brief.kind, brief.user] += 1
+                aged = now is not None and now - brief.created > self._keep
+                over = aged or counts[brief.kind, brief.user] > NEWEST
+                if over and brief.id not in at_work and not self._only_copy(self._folder / brief.id, brief):
                     try:
                         (self._folder / brief.id).rename(self._folder / f".{brief.id}")  # at once gone for all readers
                         del self._briefs[brief.id]
@@ -162,6 +168,16 @@ class Notes:
             if ID.fullmatch(path.name[1:]):
                 shutil.rmtree(path, ignore_errors=True)
         return removed
+
+    def _only_copy(self, folder: Path, brief: Brief) -> bool:
+        """Whether it is evidence that came, and is stored nowhere else."""
+        if brief.kind != "evidence":
+            return False
+        with suppress(OSError, ValueError):
+            place = self._evidence
+            elsewhere = place is not None and stored.manifest_of(place, brief.alert, brief.id).exists()
+            return not elsewhere and any(folder.glob("*/*.part"))
+        return True
 
     def _newest(self) -> list[Brief]:
         briefs = filter(None, self._briefs.values())
@@ -185,7 +201,7 @@ class Notes:
                 continue
             bits = {self._bits.setdefault((note.fleet, site), len(self._bits)) for site in note.sites.values()}
             places, alert = sum(1 << bit for bit in bits), foreign.text(note.more.get("alert"))
-            self._briefs[id] = Brief(note.created, id, note.kind, alert, places)
+            self._briefs[id] = Brief(note.created, id, note.kind, alert, places, user_of(foreign.text(note.by)))
             if not note.state:
                 fresh.append(note)
         return fresh

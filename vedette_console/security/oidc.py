@@ -7,9 +7,9 @@ addresses are of HTTPS, or of loopback. A person is known by issuer and subject,
 anybody in as a user of another origin. Authlib (36 MB) is loaded only where a provider is configured.
 
 The claim that gives roles may lie within others (``realm_access.roles``). What the ID token lacks of it is asked at
-UserInfo. Its role holds everywhere for who is new; later it becomes their highest, at the places that an admin left
-them (``Accounts.set_role``). Where the provider says that there are too many groups to list them, a user keeps the role
-that they have, and who is new is refused. Who has no role any more is refused, and their sessions and tokens end.
+UserInfo. Its role holds everywhere; of whom an admin granted something, it caps that (``Accounts.set_role``). Where the
+provider says that there are too many groups to list them, a user keeps the role that they have, and who is new is
+refused. Who has no role any more is refused, and their sessions and tokens end.
 """
 
 from __future__ import annotations
@@ -155,9 +155,8 @@ class Provider:
             assert role is not None
             user = self._new(subject, claims, role, accounts)
         accounts.confirm(user.name)
-        if role is not None and self.settings.roles:
-            with suppress(LastAdmin):
-                return accounts.set_role(user.name, role)
+        with suppress(LastAdmin):
+            return accounts.set_role(user.name, role if self.settings.roles else None)
         return user
 
     def _role(self, claims: Mapping[str, Any]) -> Role | None:

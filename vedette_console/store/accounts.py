@@ -1,8 +1,9 @@
 """Users: their name, password, grants and preferences. A name is never given to another person: removal is final for
 the audit log, where it goes on standing for whom it stood.
 
-A user without a password logs in by a one-time link or by the OpenID provider, whose users never have one. The last
-admin cannot be removed, disabled or lowered.
+A user without a password logs in by a one-time link or by the OpenID provider, whose users never have one. These have
+the role that the provider gives, everywhere, until an admin grants them something else; that stays as it is, and holds
+up to the provider's role. The last admin cannot be removed, disabled or lowered.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from vedette.model.times import lasts
 from vedette.system.wallclock import utc_now
-from vedette_console.security.principal import Grant, Role
+from vedette_console.security.principal import Grant, Role, limited
 from vedette_console.store.database import Conflict, Database, Row
 
 NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.@-]{0,62}[A-Za-z0-9_])?"
@@ -27,7 +28,8 @@ MAX_GRANTS = 100
 @dataclass(frozen=True, slots=True)
 class User:
     """``password``: its hash, "" for none; ``subject``: issuer and subject at the OpenID provider, None for a local
-    user; ``created``, ``confirmed`` (the last login by the provider): UTC microseconds."""
+    user; ``created``, ``confirmed`` (the last login by the provider): UTC microseconds; ``grants``: up to the
+    provider's role; ``follows``: they are the provider's, not an admin's."""
 
     name: str
     password: str
@@ -37,6 +39,7 @@ class User:
     grants: tuple[Grant, ...]
     preferences: dict[str, Any]
     confirmed: int = 0
+    follows: bool = False
 
     def confirmed_within(self, within: float, now: int) -> bool:
         """Whether the provider has let them in within so many seconds; of a local user always."""
@@ -59,9 +62,9 @@ class Accounts:
             if self._database.first("SELECT name FROM gone WHERE name = ?", name) is not None:
                 raise Conflict(f"{name} was the name of a user who was removed")
             self._database.run(
-                "INSERT INTO users (name, password, subject, disabled, created, preferences)"
-                " VALUES (?, ?, ?, 0, ?, '{}')",
-                name, password, subject, utc_now(),
+                "INSERT INTO users (name, password, subject, disabled, created, preferences, follows)"
+                " VALUES (?, ?, ?, 0, ?, '{}', ?)",
+                name, password, subject, utc_now(), int(subject is not None),
             )  # fmt: skip
             self._grant(name, grants)
             return self.get(name)
@@ -86,7 +89,8 @@ class Accounts:
         return (
             self._database.first(
                 "SELECT users.name FROM users JOIN grants ON grants.name = users.name"
-                " WHERE role = 'admin' AND fleet = '*' AND site = '*' AND disabled = 0 LIMIT 1"
+                " WHERE role = 'admin' AND fleet = '*' AND site = '*' AND disabled = 0"
+                " AND (provided IS NULL OR provided = 'admin') LIMIT 1"
             )
             is not None
         )
@@ -102,23 +106,25 @@ class Accounts:
             return self.add(name, [Grant(Role.ADMIN)])
 
     def grant(self, name: str, grants: Iterable[Grant]) -> User:
-        """Replace the grants of a user. Raises KeyError, ValueError and LastAdmin."""
+        """Replace the grants of a user; the same ones leave the provider's the provider's. Raises KeyError, ValueError
+        and LastAdmin."""
+        wanted = tuple(grants)
         with self._database.transaction("users"):
-            self.get(name)
-            self._database.run("DELETE FROM grants WHERE name = ?", name)
-            self._grant(name, grants)
+            user = self.get(name)
+            if user.follows and {*wanted} == {*user.grants}:
+                return user
+            self._database.run("UPDATE users SET follows = 0 WHERE name = ?", name)
+            return self._replace(name, wanted)
+
+    def set_role(self, name: str, role: Role | None) -> User:
+        """The provider gives this user ``role`` now; None: it gives no roles. Raises KeyError and LastAdmin."""
+        with self._database.transaction("users"):
+            user = self.get(name)
+            self._database.run("UPDATE users SET provided = ? WHERE name = ?", role and str(role), name)
+            if user.follows and role is not None:
+                return self._replace(name, [Grant(role)])
             self._still_administered()
             return self.get(name)
-
-    def set_role(self, name: str, role: Role) -> User:
-        """Make ``role`` the highest of a user: where they have their highest now, and at no further place. Raises
-        KeyError and LastAdmin."""
-        with self._database.transaction("users"):
-            held = self.get(name).grants
-            least = min(role.rank, max((grant.role.rank for grant in held), default=0))
-            return self.grant(
-                name, [replace(grant, role=role) if grant.role.rank >= least else grant for grant in held]
-            )
 
     def disable(self, name: str, disabled: bool) -> User:
         """Raises KeyError and LastAdmin. A disabled user's sessions and tokens are refused from now on."""
@@ -153,6 +159,12 @@ class Accounts:
         if not self._database.run("UPDATE users SET preferences = ? WHERE name = ?", text, name):
             raise KeyError(name)
 
+    def _replace(self, name: str, grants: Iterable[Grant]) -> User:
+        self._database.run("DELETE FROM grants WHERE name = ?", name)
+        self._grant(name, grants)
+        self._still_administered()
+        return self.get(name)
+
     def _grant(self, name: str, grants: Iterable[Grant]) -> None:
         highest: dict[tuple[str, str], Role] = {}
         for grant in grants:
@@ -175,11 +187,12 @@ class Accounts:
             raise LastAdmin("this is the last admin of the console: make another one first")
 
     def _user(self, row: Row) -> User:
-        grants = self._database.rows(
+        rows = self._database.rows(
             "SELECT role, fleet, site FROM grants WHERE name = ? ORDER BY fleet, site", row["name"]
         )
+        grants = tuple(Grant(Role(grant["role"]), grant["fleet"], grant["site"]) for grant in rows)
         return User(
             row["name"], row["password"], row["subject"], bool(row["disabled"]), row["created"],
-            tuple(Grant(Role(grant["role"]), grant["fleet"], grant["site"]) for grant in grants),
-            json.loads(row["preferences"]), row["confirmed"],
+            limited(grants, [Grant(Role(row["provided"]))]) if row["provided"] else grants,
+            json.loads(row["preferences"]), row["confirmed"], bool(row["follows"]),
         )  # fmt: skip

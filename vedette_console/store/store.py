@@ -41,6 +41,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX audit_who ON audit (who, seq)",
         "CREATE INDEX audit_act ON audit (act, seq)",
     ),
+    ("ALTER TABLE users ADD COLUMN provided TEXT", "ALTER TABLE users ADD COLUMN follows BIGINT NOT NULL DEFAULT 0"),
 )
 
 

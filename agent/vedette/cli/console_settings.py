@@ -64,7 +64,8 @@ OPTIONS = (
     click.option("--trust", type=_path, help="The fleet's folder of `vedette fleet init`, for roll-outs."),
     click.option("--requests", type=_path, help="Folder for what agents reply."),
     click.option("--keep-requests", default="90d", show_default=True, callback=_period, metavar="TIME",
-                 help="After so long the console's requests and their replies go; of each kind the newest 2,000 stay."),
+                 help="After so long the console's requests and their replies go; of each kind a user's newest 2,000 "
+                 "stay, and the only copy of evidence."),
     click.option("--evidence", type=_path, help="Folder for pulled evidence."),
     click.option("--operator", default="", metavar="NAME", help="In whose name the console asks agents."),
     click.option("--operator-key", type=_path, help="The operator's private key, which signs what is asked."),

@@ -17,6 +17,7 @@ from spark_jobs.tables.tables import Where
 from tests.console.made import row, write_alerts
 from tests.waits import DEADLINE, eventually, until
 from vedette_console.data import alerts
+from vedette_console.data import reader as module
 from vedette_console.data.reader import EXPORTS, Pool, Reader, unless_gone
 from vedette_console.data.scope import SCOPED
 from vedette_console.security.principal import Grant, Principal, Role
@@ -287,6 +288,36 @@ async def test_what_two_ask_for_is_made_once_and_holds_one_reader(tmp_path: Path
             go_on.set()
         assert await asyncio.gather(first, *others) == [7] * 4
     assert makings == [ALL]
+
+
+async def test_who_waits_for_what_is_made_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among the questions that wait, while it is made and after; who no longer waits is not."""
+    go_on, making = threading.Event(), threading.Event()
+
+    def dear(reader: Reader) -> int:
+        def make() -> int:
+            making.set()
+            assert go_on.wait(DEADLINE)
+            return 7
+
+        return reader.cached("dear", (ALERTS,), make)
+
+    monkeypatch.setattr(module, "WAITING_EACH", 4)
+    async with opened(tmp_path, readers=2, seconds=NEVER) as pool:
+        first = asyncio.create_task(pool.ask(dear, ALL))
+        await eventually("the making", making.is_set)
+        others = [asyncio.create_task(pool.ask(dear, BOB)) for _ in range(5)]
+        try:
+            await eventually("all that wait", lambda: pool._questions.waiting["bob"] == 5)
+            with pytest.raises(Problem, match="too many of your questions") as refused:
+                await pool.ask(dear, BOB)
+            assert refused.value.status == 429
+            others.pop().cancel()
+            await eventually("that it is gone", lambda: pool._questions.waiting["bob"] == 4)
+        finally:
+            go_on.set()
+        assert await asyncio.gather(first, *others) == [7] * 5
+        assert not pool._questions.waiting.total()
 
 
 async def test_rows_of_other_sites_are_not_seen(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.looptime import forward
-from tests.waits import eventually
+from tests.waits import DEADLINE, eventually
 from vedette_console.data import reports
 from vedette_console.data.models_fleet import ReportRow
 from vedette_console.data.reader import Pool
@@ -101,6 +102,26 @@ async def test_one_user_leaves_others_a_place(tmp_path: Path, monkeypatch: pytes
         assert (refused.status, "yours" in str(refused)) == (409, True)
         assert (await made.asked(CONSOLE, 1, days[0])).state == "making"
         assert (await made.asked(replace(CONSOLE, name="ann"), 1, days[2])).state == "making"
+
+
+async def test_two_ask_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for a report while its file is being written gets its row."""
+    writing, go_on, write = threading.Event(), threading.Event(), reports.storage.replace
+
+    def slowly(path: Path, text: str) -> None:
+        writing.set()
+        assert go_on.wait(DEADLINE)
+        write(path, text)
+
+    monkeypatch.setattr(reports.storage, "replace", slowly)
+    async with at_work(tmp_path) as made:
+        first = asyncio.create_task(made.asked(CONSOLE, 1, DAY))
+        try:
+            await eventually("the file", writing.is_set)
+            assert (await made.asked(CONSOLE, 1, DAY)).state == "making"
+        finally:
+            go_on.set()
+        assert (await first).name == NAME
 
 
 async def test_the_daily_report_outlives_a_full_disk(tmp_path: Path, disk: Disk) -> None:

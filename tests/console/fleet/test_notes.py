@@ -17,14 +17,15 @@ from tests.looptime import forward
 from tests.waits import eventually
 from vedette.mqtt.settings import MqttSettings
 from vedette.system.folders import locked
-from vedette.system.wallclock import utc_now
+from vedette.system.wallclock import WallClock, utc_now
+from vedette_console.fleet import desk as desks
 from vedette_console.fleet import notes
 from vedette_console.fleet.desk import TIDY_SECONDS, Desk
 from vedette_console.fleet.notes import Note, Notes
 from vedette_console.fleet.service import Fleet
 from vedette_console.settings import Settings
 
-DAY = 86_400_000_000
+DAY, HOUR = 86_400_000_000, 3_600_000_000
 NOW = utc_now()
 
 
@@ -82,27 +83,47 @@ def test_a_damaged_one_hides_no_other(tmp_path: Path) -> None:
 
 
 def test_what_is_over_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By age, and of each kind the oldest; what is at work stays, and so do requests of the command line and the
-    record. One that is in its way out when the console is killed goes with the next look."""
+    """By age, and of each kind a user's oldest; what is at work stays, and so do others', requests of the command line
+    and the record. One that is in its way out when the console is killed goes with the next look."""
     monkeypatch.setattr(notes, "NEWEST", 3)
-    hunts = [write(tmp_path, number) for number in (1, 2, 3, 4, 5)]
-    others = [write(tmp_path, number, kind="evidence") for number in (8, 9, 11)]
+    hunts = [write(tmp_path, number, by=("ada", "ada (token x)")[number % 2]) for number in (1, 2, 3, 4, 5)]
+    others = [write(tmp_path, number, kind="ask") for number in (8, 9, 11)]
+    bobs = write(tmp_path, 7, by="bob")
     (tmp_path / f"{99:032x}").mkdir()
     (tmp_path / f"{99:032x}" / "request.json").write_bytes(b"of the command line")
     (tmp_path / "audit.jsonl").touch()
     (tmp_path / write(tmp_path, 98)).rename(tmp_path / f".{98:032x}")
     kept = Notes(tmp_path, 10 * 86_400.0)
     assert kept.tidy({hunts[4]}, NOW) == [hunts[3], others[2]]
-    stay = [*hunts[:3], hunts[4], *others[:2], f"{99:032x}", "audit.jsonl"]
+    stay = [*hunts[:3], hunts[4], bobs, *others[:2], f"{99:032x}", "audit.jsonl"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(stay)
-    assert [brief.id for brief in kept.listed(ADMIN, "hunt")] == [*hunts[:3], hunts[4]]
+    assert [brief.id for brief in kept.listed(ADMIN, "hunt")] == [*hunts[:3], hunts[4], bobs]
 
 
-async def test_a_desk_tidies(tmp_path: Path) -> None:
+def test_the_only_copy_of_evidence_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However old it is, and however many there are; what is stored in --evidence goes, and what no host answered."""
+    monkeypatch.setattr(notes, "NEWEST", 1)
+    folder, store = tmp_path / "requests", tmp_path / "evidence"
+    alone, stored, silent, named = [
+        write(folder, number, kind="evidence", more={"alert": alert})
+        for number, alert in ((2, "a-2"), (20, "a-3"), (30, "a-4"), (40, "../a-5"))
+    ]
+    write(folder, 1, kind="evidence", more={"alert": "a-1"})
+    (folder / silent / "linz-1" / "000000.part").unlink()
+    (store / "a-3").mkdir(parents=True)
+    (store / "a-3" / f"{stored}.manifest.json").touch()
+    assert Notes(folder, 10 * 86_400.0).tidy((), NOW) == [silent]
+    assert Notes(folder, 10 * 86_400.0, store).tidy((), NOW) == [stored]
+    assert (folder / alone / "linz-1" / "000000.part").exists()
+    assert (folder / named / "linz-1" / "000000.part").exists()
+
+
+async def test_a_desk_tidies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At its start and every hour; what it has at hand of a request goes, too. One that may not work in the folder,
     since another does, removes nothing."""
+    monkeypatch.setattr(notes, "NEWEST", 1)
     settings = Settings("", requests=tmp_path, broker=MqttSettings(f"mqtt://127.0.0.1:{own_port()}"))
-    loop, first = asyncio.get_running_loop(), write(tmp_path, 91)
+    loop, stays, first = asyncio.get_running_loop(), write(tmp_path, 1), write(tmp_path, 3)
     other = locked(tmp_path, "the other's")
     begun = [Desk(settings, lambda id: None, lambda asked: None) for _ in range(2)]
     try:
@@ -111,10 +132,46 @@ async def test_a_desk_tidies(tmp_path: Path) -> None:
         os.close(other)
         await begun[1].start()
         await eventually("the first to go", lambda: not (tmp_path / first).exists())
-        later = write(tmp_path, 92)
+        later = write(tmp_path, 4)
         begun[1]._recent[later] = begun[0]  # type: ignore[assignment]
         await eventually("the other to go", lambda: later not in begun[1]._recent or forward(loop, TIDY_SECONDS))
-        assert [*tmp_path.iterdir()] == []
+        assert [path.name for path in tmp_path.iterdir()] == [stays]
     finally:
         for desk in begun:
             await desk.stop()
+
+
+async def test_a_clock_that_is_ahead_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither at a start nor when it leaps: by age requests go once the clock has been right for six hours."""
+    wall, monotonic, looks = NOW, 1, list[int | None]()
+
+    def clock() -> WallClock:
+        return WallClock(lambda: wall * 1000, lambda: monotonic * 1000, lambda: monotonic * 1000)
+
+    def tidy(notes: Notes, at_work: object, now: int | None) -> list[str]:
+        looks.append(now)
+        return []
+
+    async def look(hours: float) -> int | None:
+        nonlocal wall, monotonic
+        wall, monotonic, before = wall + round(hours * HOUR), monotonic + round(hours * HOUR), len(looks)
+        await eventually("a look", lambda: len(looks) > before or forward(loop, TIDY_SECONDS))
+        return looks[before]
+
+    monkeypatch.setattr(desks, "WallClock", clock)
+    monkeypatch.setattr(Notes, "tidy", tidy)
+    loop = asyncio.get_running_loop()
+    settings = Settings("", requests=tmp_path, broker=MqttSettings(f"mqtt://127.0.0.1:{own_port()}"))
+    desk = Desk(settings, lambda id: None, lambda asked: None)
+    await desk.start()
+    try:
+        await eventually("the look of the start", lambda: bool(looks))
+        assert looks[0] is None
+        assert await look(5.9) is None
+        assert await look(0.2) == wall
+        wall += 100 * DAY
+        assert await look(1) == wall - 100 * DAY
+        assert await look(5.9) == wall - 100 * DAY
+        assert await look(0.2) == wall
+    finally:
+        await desk.stop()

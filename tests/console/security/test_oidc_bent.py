@@ -204,25 +204,29 @@ def test_too_many_groups(tmp_path: Path) -> None:
 
 
 def test_another_role_at_no_further_place(tmp_path: Path) -> None:
-    """What the provider says changes the highest role of a user where they have it, and gives no place more."""
+    """Whom no admin granted anything has what the provider says, everywhere. What an admin granted stays, and is capped
+    by it: a role that goes down and up again gives back what there was, and no place more."""
     with both(tmp_path, roles=(*ROLES, ("watch", "viewer"))) as (served, provider), differences() as case:
-        provider.claims["groups"] = ["secops"]
-        assert login(served, provider) == "/"
-        for before, group, after in (
-            ("analyst plants/vienna", "watch", "viewer plants/vienna"),
-            ("analyst plants/vienna,analyst plants/linz", "boss", "admin plants/linz,admin plants/vienna"),
-            ("analyst plants/vienna,viewer */*", "secops", "viewer */*,analyst plants/vienna"),
-            ("analyst plants/vienna,viewer */*", "watch", "viewer */*,viewer plants/vienna"),
-            ("analyst plants/vienna,viewer */*", "boss", "viewer */*,admin plants/vienna"),
-            ("admin */*,operator plants/linz", "watch", "viewer */*,viewer plants/linz"),
-            ("", "boss", ""),
-        ):
-            held = [text.replace("/", " ").split() for text in before.split(",") if text]
-            served.store.accounts.grant("ann", [Grant(Role(role), fleet, site) for role, fleet, site in held])
+        steps = [(None, "secops", "analyst */*"), (None, "watch", "viewer */*"), ("viewer */*", "boss", "admin */*")]
+        for given, *logins in (
+            ("analyst plants/vienna,viewer */*", ("secops", "viewer */*,analyst plants/vienna"),
+             ("watch", "viewer */*,viewer plants/vienna"), ("secops", "viewer */*,analyst plants/vienna"),
+             ("boss", "viewer */*,analyst plants/vienna")),
+            ("analyst plants/vienna", ("watch", "viewer plants/vienna"), ("boss", "analyst plants/vienna")),
+            ("admin */*,operator plants/linz", ("watch", "viewer */*,viewer plants/linz"),
+             ("secops", "analyst */*,analyst plants/linz"), ("boss", "admin */*,operator plants/linz")),
+            ("viewer */*", ("watch", "viewer */*"), ("boss", "viewer */*")),
+            ("", ("watch", ""), ("boss", "")),
+        ):  # fmt: skip
+            steps += [(given, *logins[0]), *((None, *login) for login in logins[1:])]
+        for given, group, after in steps:
+            if given is not None:
+                held = [text.replace("/", " ").split() for text in given.split(",") if text]
+                served.store.accounts.grant("ann", [Grant(Role(role), fleet, site) for role, fleet, site in held])
             provider.claims["groups"] = [group]
             assert login(served, provider) == "/"
             grants = served.store.accounts.get("ann").grants
-            with case(before, group):
+            with case(given, group):
                 assert ",".join(f"{grant.role} {grant.fleet}/{grant.site}" for grant in grants) == after
 
 

@@ -59,6 +59,25 @@ def test_the_last_admin(database: Database) -> None:
     accounts.remove("root")
 
 
+def test_an_admin_of_the_provider(database: Database) -> None:
+    """Counts as one while the provider says so; as the last one they stay it, whatever it says."""
+    accounts = Accounts(database)
+    accounts.add("root", [ADMIN])
+    accounts.add("ann", [ADMIN], subject="provider ann")
+    assert accounts.set_role("ann", Role.VIEWER).grants == (VIEWER,)
+    with pytest.raises(LastAdmin):
+        accounts.remove("root")
+    accounts.grant("ann", [ADMIN])
+    assert accounts.get("ann").grants == (VIEWER,), "the provider's role caps it at once"
+    with pytest.raises(LastAdmin):
+        accounts.remove("root")
+    accounts.set_role("ann", None)
+    accounts.remove("root")
+    with pytest.raises(LastAdmin):
+        accounts.set_role("ann", Role.OPERATOR)
+    assert accounts.get("ann").grants == (ADMIN,)
+
+
 def test_the_first_admin(database: Database) -> None:
     """Is made once, whatever other users there are."""
     accounts = Accounts(database)
