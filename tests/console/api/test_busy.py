@@ -94,18 +94,24 @@ def test_too_many_of_one_user(served: Console, monkeypatch: pytest.MonkeyPatch) 
 
 
 class Faults:
-    """In the place of a method: fails as nobody foresaw until ``over``."""
+    """In the place of a method: fails as nobody foresaw until ``over``, of what is made from here on: other tests'
+    consoles may run in this process."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
         self.number, self.over = 0, False
-        method = getattr(owner, name)
+        method, begin, own = getattr(owner, name), owner.__init__, set[int]()
+
+        def begun(self: Any, *args: Any, **named: Any) -> None:
+            own.add(id(self))
+            begin(self, *args, **named)
 
         def faulty(*args: Any) -> Any:
-            if self.over:
+            if self.over or id(args[0]) not in own:
                 return method(*args)
             self.number += 1
             raise RuntimeError("as nobody foresaw")
 
+        patch.setattr(owner, "__init__", begun)
         patch.setattr(owner, name, faulty)
 
 
