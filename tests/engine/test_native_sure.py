@@ -58,6 +58,14 @@ def test_a_kernel_that_is_wrong_is_found_out(matching: Engine, monkeypatch: pyte
     assert matching.kernel_wrong == "rules 0 came out differently than the kernel said"
 
 
+def test_a_wrong_log_source_is_found_out(matching: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of objects the kernel knows the log source, too, so that is proved with the rest."""
+    matching.route = True
+    monkeypatch.setattr(matching, "_fitting", lambda source: frozenset())
+    matches_of(matching, chunks(MATCHING, ends_wanted=False))
+    assert matching.kernel_wrong == "rules 0, 1 came out differently than the kernel said"
+
+
 def test_rules_in_quarantine_are_not_matched(matching: Engine) -> None:
     """Whatever the kernel knows, they are asked no more, and counted."""
     matching.quarantine([matching.plan.rules[0].digest])

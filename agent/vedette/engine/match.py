@@ -295,28 +295,26 @@ class Engine:
                 if not answer:
                     return []
                 event = self._record(chunk, candidate.start, candidate.raw, context)
-                return self._matched(answer, chunk, candidate, context, event)
+                return self._matched(answer, candidate, event, chunk.codec, context)
         return self._evaluated(chunk, candidate, context, key, answer)
 
     def _surely(self, chunk: Chunk, candidate: Joined, context: Context) -> list[Match]:
-        """The matches of a candidate all of whose rules match, as the kernel says; of a line those of its log source,
-        which the kernel does not know."""
+        """The matches of a candidate whose rules all match, as the kernel says; of a line it knows no log source."""
         event = self._record(chunk, candidate.start, candidate.raw, context)
+        rules, is_object = candidate.rules, candidate.raw[:1] == b"{"
+        rules = rules if is_object else self._routed(event, rules, context.logsource)
         self._until_check -= 1
-        if self._until_check:
-            rules = candidate.rules
-            if candidate.raw[:1] != b"{":
-                rules = self._routed(event, rules, context.logsource)
-            return self._matched(sorted(rules), chunk, candidate, context, event)
-        return self._checked(candidate, event, chunk, context)
+        if not self._until_check:
+            return self._checked(rules, candidate, event, chunk.codec, context)
+        return self._matched(sorted(rules), candidate, event, chunk.codec, context)
 
     def _matched(
-        self, true: Sequence[int], chunk: Chunk, candidate: Joined, context: Context, event: Record
+        self, true: Sequence[int], candidate: Joined, event: Record, codec: str, context: Context
     ) -> list[Match]:
         """The matches of an event that needs no evaluation."""
         self.tally.matches += len(true)
         if self._native is not None and candidate.raw[:1] == b"{":
-            event.sure = chunk.codec, context.logsource, true
+            event.sure = codec, context.logsource, true
         return [Match(rule, candidate.start, candidate.end, event) for rule in true]
 
     def _evaluated(
@@ -340,15 +338,16 @@ class Engine:
         self.tally.matches += len(true)
         return [Match(rule, candidate.start, candidate.end, event) for rule in true]
 
-    def _checked(self, candidate: Joined, event: Record, chunk: Chunk, context: Context) -> list[Match]:
+    def _checked(
+        self, rules: frozenset[int], candidate: Joined, event: Record, codec: str, context: Context
+    ) -> list[Match]:
         """``_surely``, by evaluation: a proof that the kernel is right."""
         self._until_check = SURE_SAMPLE
         undecided = len(self._undecided_events)
-        rules = self._routed(event, candidate.rules, context.logsource)
         true = self.true(event, rules, context.logsource)
         if true != sorted(rules) and undecided == len(self._undecided_events):
             reason = f"{self._named(rules ^ set(true))} came out differently than the kernel said"
-            self._differs(reason, chunk.codec, context.logsource, event.raw)
+            self._differs(reason, codec, context.logsource, event.raw)
         self.tally.matches += len(true)
         return [Match(rule, candidate.start, candidate.end, event) for rule in true]
 
