@@ -295,7 +295,7 @@ class Engine:
                 if not answer:
                     return []
                 event = self._record(chunk, candidate.start, candidate.raw, context)
-                return self._matched(answer, candidate, event, chunk.codec, context)
+                return self._matched(answer, candidate, event, (chunk.codec, context.logsource))
         return self._evaluated(chunk, candidate, context, key, answer)
 
     def _surely(self, chunk: Chunk, candidate: Joined, context: Context) -> list[Match]:
@@ -306,15 +306,13 @@ class Engine:
         self._until_check -= 1
         if not self._until_check:
             return self._checked(rules, candidate, event, chunk.codec, context)
-        return self._matched(sorted(rules), candidate, event, chunk.codec, context)
+        return self._matched(sorted(rules), candidate, event, (chunk.codec, context.logsource))
 
-    def _matched(
-        self, true: Sequence[int], candidate: Joined, event: Record, codec: str, context: Context
-    ) -> list[Match]:
-        """The matches of an event that needs no evaluation."""
+    def _matched(self, true: Sequence[int], candidate: Joined, event: Record, at: tuple[str, LogSource]) -> list[Match]:
+        """The matches of an event that needs no evaluation. ``at``: codec and log source of its input."""
         self.tally.matches += len(true)
         if self._native is not None and candidate.raw[:1] == b"{":
-            event.sure = codec, context.logsource, true
+            event.sure = *at, true
         return [Match(rule, candidate.start, candidate.end, event) for rule in true]
 
     def _evaluated(
