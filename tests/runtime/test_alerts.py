@@ -202,17 +202,22 @@ def test_a_kill_between(turns: int, begin: Callable[..., Life], monkeypatch: pyt
     killed.give(*chunks())
 
     async def work() -> None:
-        task = asyncio.create_task(killed.pipeline.evaluator.run())
-        for turn in range(2 * turns):
+        progress, task = killed.context.progress, asyncio.create_task(killed.pipeline.evaluator.run())
+        for _ in range(turns):
             await asyncio.sleep(0)
-            if turn == turns:
-                await killed.pipeline.checkpointer.commit()
+        while not progress.evaluated:
+            await asyncio.sleep(0)
+        await killed.pipeline.checkpointer.commit()
+        cursor = killed.store.load().cursor
+        assert cursor is not None
+        assert cursor.offset > 0
+        further = 0
+        while further < turns or progress.evaluated <= cursor.offset:
+            await asyncio.sleep(0)
+            further += 1
         task.cancel()
 
     asyncio.run(work())
-    cursor, evaluated = killed.store.load().cursor, killed.context.progress.evaluated
-    assert cursor is not None
-    assert 0 < cursor.offset < evaluated
     life = begun(begin, monkeypatch)
     assert_golden(life.live())
 
