@@ -31,7 +31,8 @@ from bench import fast, scale
 from bench.simulate import Plan, simulate
 from bench.usage import PAGE, TICKS, family
 from tests.broker import running
-from vedette.delivery.envelope import decode_row, landed, pack_batch, split_batch
+from vedette.delivery.batch import split_batch
+from vedette.delivery.envelope import decode_row, landed, pack_batch
 from vedette.delivery.landing import LandingFolder
 from vedette.system import descriptors
 

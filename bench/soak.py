@@ -237,7 +237,7 @@ class Soak:
         self.broker = Broker(folder / "broker")
         self.broker.start()
         self.region = Region(folder, self.broker)
-        self.agent = Agent(folder / "a", rules=None, segment_bytes=1 << 20, resend_after=2.0)
+        self.agent = Agent(folder / "a", rules=None, segment_bytes=1 << 20)
         port = self.agent.port
         self.agent.configure(
             f'[[input]]\nname = "tcp"\ntype = "syslog"\ntcp = "127.0.0.1:{port}"\n'
@@ -248,7 +248,7 @@ class Soak:
             f'[raw_log]\nmax_bytes = "16MiB"\n'
             f"[state]\nmax_bytes = {STATE_BYTES}\n"
             f'[bundles]\nfile = "{self.region.first}"\ntrusted_keys = ["{self.region.public}"]\n'
-            f'[uplink]\ntype = "mqtt"\n'
+            f'[uplink]\ntype = "mqtt"\nresend_after = "2s"\n'
         )
         landing = ("--broker", self.broker.url, "--landing", folder / "landing", "--seconds", "1")
         self.landing = Process(folder / "landing.log", "region", "land", *landing)

@@ -85,7 +85,7 @@ class Up:
     """A running uplink; ``kill`` ends it as a crash would."""
 
     def __init__(self, url: str, box: Box, **settings: Any) -> None:
-        constants = {name: settings.pop(name) for name in ("resend_after", "max_inflight") if name in settings}
+        constants = {name: settings.pop(name) for name in {"max_inflight"} & settings.keys()}
         about: dict[str, Any] = {"type": "mqtt", "broker": MqttSettings(url=url), **settings}
         self.uplink = MqttUplink(box.source(**about), backoff=QUICK, **constants)
         self.task = asyncio.create_task(self.uplink.run())

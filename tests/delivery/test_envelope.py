@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vedette.delivery import envelope, receipts
+from vedette.delivery.batch import split_batch
 from vedette.delivery.columns import EARLIEST, LATEST
 from vedette.model.event import Alert, Contribution, Entity, LogSource, RawRef
 
@@ -183,7 +184,7 @@ def test_with_every_bound_spent_an_alert_fits() -> None:
     assert envelope.MAX_ALERT // 2 < len(data) <= envelope.MAX_ALERT
     least = envelope.encode(LEAST)
     batch = envelope.pack_batch(LOG, [least] * (envelope.BATCH_BYTES // len(least)) + [data])
-    assert len(envelope.split_batch(batch)[1]) > 200
+    assert len(split_batch(batch)[1]) > 200
 
 
 @pytest.mark.parametrize(
@@ -273,38 +274,6 @@ def test_a_wrong_key_is_named(change: dict[str, Any], message: str) -> None:
     """A missing or badly typed key raises ValueError that says which and why."""
     with pytest.raises(ValueError, match=message):
         envelope.decode_row(msgpack.packb({**envelope.to_row(FULL), **change}))
-
-
-def test_a_batch_comes_back() -> None:
-    """A batch carries its numbering and its alerts in order."""
-    data = envelope.pack_batch(LOG, [envelope.encode(FULL), envelope.encode(LEAST)])
-    log_id, alerts = envelope.split_batch(data)
-    assert (log_id, [envelope.decode(one) for one in alerts]) == (LOG, [FULL, LEAST])
-    assert envelope.split_batch(envelope.pack_batch(LOG, [])) == (LOG, [])
-
-
-def test_one_bad_alert_does_not_take_the_batch_with_it() -> None:
-    """``split_batch`` gives each alert's own bytes, so that the good ones can be read."""
-    good = envelope.encode(FULL)
-    data = envelope.pack_batch(LOG, [good, b"\xc1", good])
-    assert envelope.split_batch(data) == (LOG, [good, b"\xc1", good])
-    with pytest.raises(ValueError, match="is not msgpack"):
-        envelope.decode_row(b"\xc1")
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"log_id": 1, "alerts": []},
-        {"log_id": LOG, "alerts": [{}]},
-        {"log_id": LOG},
-        {"log_id": LOG, "alerts": [b""] * 10_001},
-    ],
-)
-def test_a_malformed_batch_is_refused(document: dict[str, Any]) -> None:
-    """A batch without numbering, without alerts or beyond its bound raises ValueError."""
-    with pytest.raises(ValueError, match=r"log_id|alerts|exceeds"):
-        envelope.split_batch(msgpack.packb(document))
 
 
 @pytest.mark.parametrize("ranges", [None, [[1]], [[2, 1]], [[-1, 1]], [[1, 1 << 63]], [["1", 2]], [[1, 1]] * 10_001])

@@ -22,7 +22,21 @@ def test_a_signed_receipt_comes_back(ranges: list[tuple[int, int]]) -> None:
     data = pack_receipt(LOG, ranges, TOPIC, KEY)
     assert len(data) <= MAX_RECEIPT
     keys = [Ed25519PrivateKey.generate().public_key(), KEY.public_key()]
-    assert unpack_receipt(data, TOPIC, keys) == unpack_receipt(data) == (LOG, ranges)
+    receipt = unpack_receipt(data, TOPIC, keys)
+    assert receipt == unpack_receipt(data)
+    assert (receipt.log_id, [*receipt.ranges], receipt.dictionaries) == (LOG, ranges, ())
+
+
+def test_what_a_landing_can_read_comes_with_a_receipt() -> None:
+    """Beside what is signed, which stays as it was; former agents pass over the key, and its absence says nothing."""
+    data = pack_receipt(LOG, [(1, 5)], TOPIC, KEY, [40001, 40002])
+    assert unpack_receipt(data, TOPIC, [KEY.public_key()]).dictionaries == (40001, 40002)
+    document = msgpack.unpackb(data)
+    assert document.pop("dictionaries") == [40001, 40002]
+    assert document == msgpack.unpackb(pack_receipt(LOG, [(1, 5)], TOPIC, KEY))
+    for dictionaries in ("40001", [b"x"], [1.5], [1] * 1001):
+        with pytest.raises(ValueError, match=r"dictionaries|max_array_len"):
+            unpack_receipt(msgpack.packb({**document, "dictionaries": dictionaries}))
 
 
 def test_the_signature_is_fixed() -> None:

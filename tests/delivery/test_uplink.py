@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import msgpack
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from structlog.testing import capture_logs
+from zstandard import FRAME_HEADER
 
 from tests.broker import Broker, running
 from tests.delivery.kit import DOWN, STATUS, UP, Box, Up
@@ -21,7 +22,8 @@ from tests.mqtt.kit import QUICK
 from tests.waits import eventually
 from vedette.bundle.seal import key_text
 from vedette.delivery import uplink
-from vedette.delivery.envelope import decode_row, split_batch
+from vedette.delivery.batch import split_batch
+from vedette.delivery.envelope import decode_row
 from vedette.delivery.receipts import pack_receipt
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
@@ -33,7 +35,11 @@ class Region:
 
     def __init__(self, url: str, key: Ed25519PrivateKey | None = None) -> None:
         self.key = key
+        self.dictionaries: Sequence[int] = ()
+        """That it says it knows."""
         self.seqs: list[int] = []
+        self.compressed: dict[int, list[bool]] = {}
+        """Of each, in which form it came each time."""
         self.status: list[dict[str, Any]] = []
         self.log_id = ""
         self.landing = False
@@ -52,6 +58,8 @@ class Region:
             self.log_id, alerts = split_batch(message.payload)
             seqs = [decode_row(data)["seq"] for data in alerts]
             self.seqs += seqs
+            for seq in seqs:
+                self.compressed.setdefault(seq, []).append(message.payload.startswith(FRAME_HEADER))
             if self.landing:
                 self.receipt(seqs[0], seqs[-1])
         else:
@@ -59,7 +67,7 @@ class Region:
         self.client.ack(message)
 
     def receipt(self, first: int, last: int, log_id: str | None = None) -> None:
-        self.send(pack_receipt(log_id or self.log_id, [(first, last)], DOWN, self.key))
+        self.send(pack_receipt(log_id or self.log_id, [(first, last)], DOWN, self.key, self.dictionaries))
 
     def send(self, payload: bytes) -> None:
         task = asyncio.create_task(self.client.publish(DOWN, payload))

@@ -36,6 +36,7 @@ url = "{url}"
 [uplink]
 type = "mqtt"
 heartbeat = "1s"
+resend_after = "1s"
 """
 STRICT = """\
 title: Own
@@ -66,7 +67,7 @@ class Site:
         """Settings of every host."""
 
     def host(self, name: str) -> Agent:
-        agent = Agent(self.folder / name, rules=few(self.folder / "rules"), resend_after=1.0)
+        agent = Agent(self.folder / name, rules=few(self.folder / "rules"))
         agent.configure(SETTINGS.format(port=agent.port, url=self.broker.url, tailed=self.tailed) + self.more)
         return agent
 

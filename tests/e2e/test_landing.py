@@ -46,6 +46,7 @@ url = "{url}"
 [uplink]
 type = "mqtt"
 heartbeat = "1s"
+resend_after = "1s"
 """
 
 
@@ -75,7 +76,7 @@ def test_nothing_is_lost_between_puback_and_landing(tmp_path: Path, capsys: pyte
     first, parts = b"".join(whole[:FIRST]), split(b"".join(whole[FIRST:]), KILLS)
     with running(tmp_path / "broker") as broker, ThreadPoolExecutor(1) as sender:
         landing = Landing(tmp_path / "landing", broker)
-        agent = Agent(tmp_path / "a", rules=few(tmp_path / "rules"), resend_after=1.0)
+        agent = Agent(tmp_path / "a", rules=few(tmp_path / "rules"))
         agent.configure(AGENT.format(port=agent.port, url=broker.url))
         try:
             landing.start()
@@ -128,7 +129,7 @@ def test_three_landings_and_a_broker_that_forgets(tmp_path: Path, capsys: pytest
     folder = tmp_path / "landing"
     with running(tmp_path / "broker") as broker, ThreadPoolExecutor(1) as sender:
         landings = [Landing(folder, broker, f"landing-{i}") for i in range(3)]
-        agent = Agent(tmp_path / "a", resend_after=1.0)
+        agent = Agent(tmp_path / "a")
         agent.configure(AGENT.format(port=agent.port, url=broker.url))
         try:
             for landing in landings:

@@ -81,6 +81,7 @@ topics = ["plant/#"]
 {linux}
 [uplink]
 type = "mqtt"
+resend_after = "1s"
 {more}
 """
 
@@ -108,9 +109,7 @@ class Matrix:
         self.broker, self.relay = broker, relay
         self.log = folder / "logs" / "app.log"
         self.log.parent.mkdir()
-        self.agent = Agent(
-            folder / "a", rules=rules, rules_poll=0.2, files_poll=0.05, segment_bytes=4 << 10, resend_after=1.0
-        )
+        self.agent = Agent(folder / "a", rules=rules, rules_poll=0.2, files_poll=0.05, segment_bytes=4 << 10)
         settings = {"port": self.agent.port, "file": self.log, "relay": relay.url, "linux": LINUX, "more": more}
         self.agent.configure(SETTINGS.format(**settings))
         self.landing = Landing(folder / "landing", broker)

@@ -24,10 +24,10 @@ WARNING = "receipts are not authenticated"
 
 
 def agent_of(folder: Path, broker: Broker, more: str = "") -> Agent:
-    agent = Agent(folder, resend_after=1.0)
+    agent = Agent(folder)
     agent.configure(
         f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
-        f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\nheartbeat = "1s"\n{more}'
+        f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\nheartbeat = "1s"\nresend_after = "1s"\n{more}'
     )
     return agent
 

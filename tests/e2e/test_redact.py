@@ -45,6 +45,7 @@ url = "{url}"
 [uplink]
 type = "mqtt"
 heartbeat = "1s"
+resend_after = "1s"
 """
 RULE = """
 title: Payment {name}
@@ -86,7 +87,7 @@ def test_from_the_host_to_the_region(tmp_path: Path) -> None:
     sink = tmp_path / "alerts.ndjson"
     with running(tmp_path / "broker") as broker:
         landing = Landing(tmp_path / "landing", broker)
-        agent = Agent(tmp_path / "a", rules=tmp_path / "main", resend_after=1.0)
+        agent = Agent(tmp_path / "a", rules=tmp_path / "main")
         agent.configure(AGENT.format(port=agent.port, url=broker.url, sink=sink, site=tmp_path / "site"))
         try:
             landing.start()
@@ -182,7 +183,7 @@ def test_errors_that_quote_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (rules / "functions" / "own.py").write_text(BOOM)
     with running(tmp_path / "broker") as broker:
         landing = Landing(tmp_path / "landing", broker)
-        agent = Agent(tmp_path / "a", rules=rules, resend_after=1.0)
+        agent = Agent(tmp_path / "a", rules=rules)
         settings = AGENT.format(port=agent.port, url=broker.url, sink=sink, site=site)
         agent.configure(settings + PLUGGED.format(port=port))
         try:

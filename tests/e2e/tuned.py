@@ -13,7 +13,6 @@ from pathlib import Path
 
 CONSTANTS = {
     "segment_bytes": "vedette.config.settings:RawLogSettings.segment_bytes",
-    "resend_after": "vedette.delivery.uplink:MqttUplink.__init__.__kwdefaults__.resend_after",
     "rules_poll": "vedette.runtime.rulesets.active:POLL_SECONDS",
     "files_poll": "vedette.inputs.settings:FileInput.poll",
     "session_timeout": "vedette.inputs.settings:KafkaInput.session_timeout",
@@ -33,12 +32,8 @@ def _set(place: str, value: object) -> None:
     module, _, path = place.partition(":")
     *owners, name = path.split(".")
     owner = reduce(getattr, owners, import_module(module))
-    if isinstance(owner, dict):
-        assert name in owner
-        owner[name] = value
-    else:
-        kind = Path if isinstance(getattr(owner, name), Path) else type(getattr(owner, name))
-        setattr(owner, name, kind(value))
+    kind = Path if isinstance(getattr(owner, name), Path) else type(getattr(owner, name))
+    setattr(owner, name, kind(value))
 
 
 if __name__ == "__main__":

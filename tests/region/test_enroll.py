@@ -573,7 +573,7 @@ async def test_landings_of_the_random_group(site: Site, tmp_path: Path) -> None:
         await eventually("receipts", lambda: receipts)
     await landing.stop()
     await task
-    landed = {seq for m in receipts for a, b in unpack_receipt(m.payload)[1] for seq in range(a, b + 1)}
+    landed = {seq for m in receipts for a, b in unpack_receipt(m.payload).ranges for seq in range(a, b + 1)}
     assert landed <= set(range(1, 21))
 
 

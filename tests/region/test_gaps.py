@@ -100,10 +100,10 @@ def test_an_agent_that_lost_alerts(tmp_path: Path) -> None:
     when the rest has landed, by two landings that share them, the region names their numbers and no others."""
     landing = tmp_path / "landing"
     with running(tmp_path / "broker") as broker:
-        agent = Agent(tmp_path / "a", rules=few(tmp_path / "rules"), resend_after=1.0)
+        agent = Agent(tmp_path / "a", rules=few(tmp_path / "rules"))
         agent.configure(
             f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
-            f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\nheartbeat = "1s"\n'
+            f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\nheartbeat = "1s"\nresend_after = "1s"\n'
         )
         agent.up()
         tcp(("127.0.0.1", agent.port), b"".join(traffic.blocks(61, 4_000, attack_rate=0.1)))

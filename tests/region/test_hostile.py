@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import socket
 import statistics
 import struct
@@ -15,13 +16,15 @@ from typing import Any
 
 import msgpack
 import pytest
+import zstandard
 
 from tests.broker import Broker
 from tests.delivery.kit import alert
 from tests.e2e.agent import ROOT, Process, landed, say
 from tests.waits import DEADLINE, until
+from vedette.delivery.batch import DICTIONARIES
 from vedette.delivery.envelope import MAX_DEAD_LETTER, encode, pack_batch
-from vedette.delivery.receipts import unpack_receipt
+from vedette.delivery.receipts import Receipt, unpack_receipt
 from vedette.region.land import DEAD_LETTERS
 
 pytestmark = pytest.mark.peer
@@ -99,7 +102,7 @@ class Wire:
         while self.packet()[0] >> 4 != 4:
             pass
 
-    def receipt(self) -> tuple[str, list[tuple[int, int]]]:
+    def receipt(self) -> Receipt:
         """The next receipt, acknowledged."""
         while True:
             kind, rest = self.packet()
@@ -119,6 +122,12 @@ class Wire:
 
 def batch(*alerts: bytes) -> bytes:
     return pack_batch("log", alerts)
+
+
+def pressed(data: bytes) -> bytes:
+    """``data`` in a frame, however small that gets."""
+    dictionary = zstandard.ZstdCompressionDict(DICTIONARIES[max(DICTIONARIES)].read_bytes())
+    return zstandard.ZstdCompressor(dict_data=dictionary).compress(data)
 
 
 def changed(**values: Any) -> bytes:
@@ -171,6 +180,12 @@ HOSTILE: dict[str, Callable[[], tuple[str, bytes]]] = {
     "33 entities": lambda: (UP, batch(changed(entities=[{"kind": "ip", "value": "x"}] * 33))),
     "a log_id of 10 MB": lambda: (UP, pack_batch("l" * 10_000_000, [GOOD])),
     "20 MB of noise": lambda: (UP, hashlib.shake_128(b"noise").digest(20_000_000)),
+    "a compressed bomb": lambda: (UP, pressed(bytes(30_000_000))),
+    "half a megabyte of empty lists, compressed": lambda: (
+        UP,
+        pressed(batch(raw("new", many(b"\xdd", 500_000, b"\x90")))),
+    ),
+    "a frame without a dictionary": lambda: (UP, zstandard.compress(batch(GOOD))),
     "nothing": lambda: (UP, b""),
     "status: lists in lists": lambda: (
         "vedette/v1/f1/evil/status",
@@ -189,7 +204,7 @@ def honest(wire: Wire, seq: int) -> float:
     wire.socket.settimeout(DEADLINE)
     began = time.monotonic()
     wire.publish("vedette/v1/f1/a1/alerts", batch(encode(alert(seq))))
-    while not any(first <= seq <= last for first, last in wire.receipt()[1]):
+    while not any(first <= seq <= last for first, last in wire.receipt().ranges):
         pass
     return time.monotonic() - began
 
@@ -270,6 +285,10 @@ FLOODS: dict[str, Callable[[], bytes]] = {
     "a million lists": lambda: b"\x81\xa6alerts\xdc\x03\xe8" + (b"\xdc\x03\xe8" + b"\x90" * 1000) * 1000,
     "1,000 bad alerts": lambda: batch(*[msgpack.packb({"seq": seq}) for seq in range(1000)]),
     "900 bad alerts of 1 KB": lambda: batch(*[changed(count=-1)] * 900),
+    "the same, compressed": lambda: pressed(batch(*[changed(count=-1)] * 900)),
+    "1 MB of nothing, compressed": lambda: pressed(
+        msgpack.packb({"log_id": "l", "pad": os.urandom(5_000) + bytes(10**6), "alerts": []})
+    ),
 }
 FLOOD_SECONDS = 5.0
 FLOOD_PEAK = 384 << 20

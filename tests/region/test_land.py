@@ -72,7 +72,8 @@ async def agent(broker: Broker, name: str = "a1") -> AsyncIterator[tuple[MqttCli
     receipts: list[tuple[str, Any]] = []
 
     def take(message: Message) -> None:
-        receipts.append(unpack_receipt(message.payload))
+        receipt = unpack_receipt(message.payload)
+        receipts.append((receipt.log_id, [*receipt.ranges]))
 
     down = f"vedette/v1/f1/{name}/receipts"
     async with connected(broker.url, name, subscriptions=[down], on_message=take) as client:

@@ -189,9 +189,11 @@ def _flow(status: Mapping[str, Any]) -> list[str]:
     ungrouped = sum(row["ungrouped"] for row in state["correlations"])
     total_in = sum(counts["bytes_in"] for counts in status["inputs"].values())
     lost = f" + lost {alerts['lost']}" if alerts["lost"] else ""
+    sent, saved = (status["totals"].get(name, 0) for name in ("bytes_sent", "bytes_saved"))
+    before = f" ({sent + saved:,} before compression)" if saved else ""
     return [
         f"alerts   made {alerts['made']} = receipted {alerts['receipted']} + in outbox {alerts['in_outbox']}{lost}",
-        f"bytes    in {total_in:,}, sent {status['totals'].get('bytes_sent', 0):,};"
+        f"bytes    in {total_in:,}, sent {sent:,}{before};"
         f" raw log {log['bytes']:,} of {log['max_bytes']:,} on disk" + (" (FULL: inputs pause)" if log["full"] else ""),
         f"state    {state['groups']} groups, {state['bytes']:,} of {state['max_bytes']:,} bytes,"
         f" {state['evicted']} evicted; {state['jumps']} time jumps, {ungrouped} matches in no group;"

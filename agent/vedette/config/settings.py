@@ -357,6 +357,7 @@ class UplinkSettings:
     """``[broker]``."""
     receipt_keys: tuple[str, ...] = ()
     heartbeat: Seconds = 60.0
+    resend_after: Seconds = 600.0
     max_bytes: Size = 256 << 20
 
     @property

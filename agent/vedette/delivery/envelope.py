@@ -3,10 +3,9 @@
 * An alert is a **msgpack map** from column name to value (structs are maps, times are integers). Every column of
   ``ALERT`` is written, null ones too. A reader leaves out keys it does not know and takes an absent nullable one for
   null, so columns may be added under one ``schema_version``; a version above this reader's is refused.
-* A **batch** is a msgpack map ``{"v": 1, "log_id": str, "alerts": [bin, ...]}``: what the uplink publishes. Each
-  alert is kept as its own bytes, so that one that cannot be read does not take the others with it: ``split_batch``,
-  then ``decode_row`` for each.
-  ``log_id`` is ``Outbox.log_id``: it names the numbering that ``seq`` belongs to, here and in receipts.
+* A **batch** is a msgpack map ``{"v": 1, "log_id": str, "alerts": [bin, ...]}``: what the uplink publishes, perhaps
+  compressed (``delivery/batch.py``). ``log_id`` is ``Outbox.log_id``: it names the numbering that ``seq`` belongs to,
+  here and in receipts.
 * The **landing** has four tables: ``LANDED_ALERT`` (``ALERT`` and who received it when), ``STATUS``, ``DEAD_LETTER``,
   ``SEQS``.
 
@@ -420,7 +419,7 @@ def seq_of(data: bytes) -> int | None:
     """The seq of an alert that cannot be read otherwise; None when not even that can be. Other keys are skipped,
     nothing is allocated for them."""
     try:
-        unpacker = _flat(data)
+        unpacker = flat(data)
         for _ in range(min(unpacker.read_map_header(), MAX_FIELDS)):
             if unpacker.unpack() == "seq":
                 seq = unpacker.unpack()
@@ -431,7 +430,7 @@ def seq_of(data: bytes) -> int | None:
     return None
 
 
-def _flat(data: bytes) -> Any:
+def flat(data: bytes) -> Any:
     """A reader of ``data`` part by part, whose ``unpack`` takes no list and no map with anything in it."""
     unpacker = msgpack.Unpacker(
         max_buffer_size=MAX_MESSAGE,
@@ -469,44 +468,6 @@ def pack_batch(log_id: str, alerts: Sequence[bytes]) -> bytes:
     """Encoded alerts as one message; ``log_id`` names their numbering."""
     data: bytes = msgpack.packb({"v": SCHEMA_VERSION, "log_id": log_id, "alerts": list(alerts)})
     return data
-
-
-def split_batch(data: bytes) -> tuple[str, list[bytes]]:
-    """``log_id`` and the encoded alerts of a batch, not yet read; raises ValueError."""
-    if len(data) > MAX_MESSAGE:
-        raise ValueError(f"{len(data)} bytes, at most {MAX_MESSAGE}")
-    log_id: object = None
-    alerts: list[bytes] | None = None
-    try:
-        unpacker = _flat(data)
-        for _ in range(min(unpacker.read_map_header(), MAX_FIELDS)):
-            match unpacker.unpack():
-                case "log_id":
-                    log_id = unpacker.unpack()
-                case "alerts":
-                    alerts = list(_binaries(unpacker))
-                case _:
-                    unpacker.skip()
-    except (ValueError, msgpack.UnpackException) as error:
-        raise ValueError(f"is not a batch in msgpack: {str(error) or type(error).__name__}") from error
-    if unpacker.tell() != len(data):
-        raise ValueError(f"{len(data)} bytes, of which the batch has only {unpacker.tell()}")
-    if not isinstance(log_id, str) or not log_id:
-        raise ValueError("log_id: missing, empty or not a string")
-    if alerts is None:
-        raise ValueError("alerts: missing")
-    return log_id, alerts
-
-
-def _binaries(unpacker: Any) -> Iterator[bytes]:
-    count = unpacker.read_array_header()
-    if count > MAX_BATCH:
-        raise ValueError(f"alerts: {count} in one batch, at most {MAX_BATCH}")
-    for _ in range(count):
-        data = unpacker.unpack()
-        if type(data) is not bytes:
-            raise ValueError("alerts: not a list of binaries")
-        yield data
 
 
 def landed(row: Mapping[str, Any], *, received_at: int, collector_id: str, topic: str) -> dict[str, Any]:

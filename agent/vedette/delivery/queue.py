@@ -41,13 +41,14 @@ class Outbox:
         self.log_id = self.account().log_id
         """Names the numbering that every ``seq`` here belongs to: goes into batches, comes back in receipts."""
 
-    def pending(self, after_seq: int = 0, limit: int = 1000) -> list[tuple[int, bytes]]:
-        """The first ``limit`` ``(seq, encoded alert)`` above ``after_seq`` without a receipt, ascending.
+    def pending(self, after_seq: int = 0, limit: int = 1000, size: int = 1 << 62) -> list[tuple[int, bytes]]:
+        """The first ``limit`` ``(seq, encoded alert)`` above ``after_seq`` without a receipt, ascending, up to the one
+        by which they have ``size`` bytes.
 
         Empty only when there are none. Raises OSError when the store cannot be read.
         """
         while True:
-            whole, damaged = self._store.pending(after_seq, limit)
+            whole, damaged = self._store.pending(after_seq, limit, size)
             self._report(damaged)
             if whole or not damaged:
                 return whole

@@ -2,6 +2,8 @@
 
 * A **receipt** is a msgpack map ``{"log_id": str, "ranges": [[first seq, last seq], ...], "signature": bin}``, both
   ends included; without a signing key it has no ``signature``. ``log_id`` names the numbering (``Outbox.log_id``).
+  ``"dictionaries": [int, ...]`` says by which of them this landing reads compressed batches (``delivery/batch.py``).
+  Former agents pass over it, former landings leave it out. It is not signed: a forged one can only delay alerts.
 * The **signature** is Ed25519 (RFC 8032) of the msgpack array ``["vedette receipt 1", topic, log_id, ranges]`` with
   every number and length in its shortest form. ``topic`` is the one it is published on, so a receipt is good for one
   agent and one numbering. Replayed, it names alerts that are gone already: a ``seq`` is given once in a numbering.
@@ -31,9 +33,12 @@ _SIGNATURE = 64
 _Seq = Annotated[int, Meta(ge=0, le=(1 << 63) - 1, description="a seq from 0 to 2**63 - 1")]
 
 
-class _Receipt(Struct, frozen=True):
+class Receipt(Struct, frozen=True):
+    """See the module's text."""
+
     log_id: str
     ranges: Annotated[tuple[tuple[_Seq, _Seq], ...], Meta(description="a list of [first, last]")]
+    dictionaries: tuple[int, ...] = ()
     signature: Any = None
 
     def __post_init__(self) -> None:
@@ -42,31 +47,34 @@ class _Receipt(Struct, frozen=True):
 
 
 def pack_receipt(
-    log_id: str, ranges: Sequence[tuple[int, int]], topic: str = "", key: Ed25519PrivateKey | None = None
+    log_id: str,
+    ranges: Sequence[tuple[int, int]],
+    topic: str = "",
+    key: Ed25519PrivateKey | None = None,
+    dictionaries: Sequence[int] = (),
 ) -> bytes:
     """The message for ``topic`` that says alerts ``first..last`` of each range are on the region's disk."""
     document: dict[str, object] = {"log_id": log_id, "ranges": [list(pair) for pair in ranges]}
+    if dictionaries:
+        document["dictionaries"] = list(dictionaries)
     if key is not None:
         document["signature"] = key.sign(_signed(topic, log_id, ranges))
     data: bytes = msgpack.packb(document)
     return data
 
 
-def unpack_receipt(
-    data: bytes, topic: str = "", keys: Sequence[Ed25519PublicKey] = ()
-) -> tuple[str, list[tuple[int, int]]]:
-    """``log_id`` and the ranges of a receipt that came on ``topic``.
+def unpack_receipt(data: bytes, topic: str = "", keys: Sequence[Ed25519PublicKey] = ()) -> Receipt:
+    """The receipt that came on ``topic``.
 
     Raises ValueError when it is none, or when ``keys`` are given and none of them signed it.
     """
     if len(data) > MAX_RECEIPT:
         raise ValueError(f"{len(data)} bytes, at most {MAX_RECEIPT}")
     document = unpack(data, items=MAX_RANGES, text=MAX_VALUE, binary=_SIGNATURE)
-    receipt = documents.read(_Receipt, document)
-    pairs = [*receipt.ranges]
+    receipt = documents.read(Receipt, document)
     if keys:
-        _verify(receipt.signature, _signed(topic, receipt.log_id, pairs), keys)
-    return receipt.log_id, pairs
+        _verify(receipt.signature, _signed(topic, receipt.log_id, receipt.ranges), keys)
+    return receipt
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -4,7 +4,7 @@ Delivery: PUBACK is not delivery, since a broker may lose what it acknowledged. 
 landing's receipt. PUBACK paces sending: at most ``max_inflight`` batches are under way. Sent again is:
 
 * a batch lost with the connection, or that the broker had no subscriber for: as soon as it can be sent;
-* what the broker acknowledged and no receipt came for within ``resend_after``;
+* what the broker acknowledged and no receipt came for within ``resend_after``: not compressed;
 * everything without a receipt after a restart of the agent, and after the broker lost our session (it then lost
   more than that).
 
@@ -16,6 +16,10 @@ broker's access list over TLS. Authenticated receipts are believed for every ale
 start, too: they wait in the broker's session. Without either anybody may have sent them, so they are believed only for
 alerts that the broker has acknowledged in this life; what a refused receipt was for is sent again.
 
+Batches are compressed (``delivery/batch.py``) once a receipt has said by which dictionaries its landing can read them.
+A receipt of a former landing, which says nothing, ends that for ``resend_after``: another may share its subscription,
+and what a former one cannot read has no receipt and goes again as it was.
+
 The status topic is retained: a heartbeat at every connection and every ``heartbeat`` seconds, and as last will
 ``{"state": "lost"}``.
 """
@@ -25,7 +29,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,8 +52,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 BATCH_ALERTS = 200
-RESEND_SECONDS = 600.0
-"""Without a receipt, after which a batch that the broker acknowledged is sent again."""
 SESSION_EXPIRY = 7 * 86400
 """Seconds for which the broker keeps receipts for an agent that is away."""
 IDLE_SECONDS = 1.0
@@ -78,13 +80,12 @@ class MqttUplink:
         source: Source,
         *,
         backoff: tuple[float, float] = BACKOFF,
-        resend_after: float = RESEND_SECONDS,
         max_inflight: int = MAX_INFLIGHT,
     ) -> None:
         """``max_inflight``: batches under way, at most."""
         settings, agent, outbox, self._counters, self._status, _ = source
         self._settings, self._outbox = settings, outbox
-        self._resend_after = resend_after
+        self._resend_after = settings.resend_after
         self._max_inflight = max_inflight
         self._interval = max(settings.heartbeat, LEAST_SECONDS)
         self._backoff = backoff
@@ -104,6 +105,12 @@ class MqttUplink:
         """Receipt ranges to send again, before anything new."""
         self._sent: deque[_Run] = deque()
         """Acknowledged by the broker, oldest first; whether a receipt came is seen in the outbox."""
+        self._press: Callable[[bytes], bytes] | None = None
+        """Compresses a batch for the landings that were heard last; None: they read plain ones only."""
+        self._plain_until = 0.0
+        """When (monotonic seconds) that of a former landing is past."""
+        self._plain_to = 0
+        """The highest seq that goes again for want of a receipt."""
         self._flying: set[asyncio.Task[None]] = set()
         self._refusals = Backoff(backoff)
         self._not_before = 0.0
@@ -145,10 +152,13 @@ class MqttUplink:
             "broker": self._settings.broker.url,
             "connected": client.connected.is_set(),
             **({"reason": client.trouble} if client.trouble else {}),
+            **({"protocol": client.downgraded} if client.downgraded else {}),
             **({"taken_over": client.taken_over} if client.taken_over else {}),
             **({"refused": refused} if refused else {}),
             **({"unanswered": int(self._waited)} if self._waited > 2 * self._resend_after else {}),
             "receipts": self._settings.receipts,
+            "compressed": self._press is not None,
+            "resend_after": self._resend_after,
         }
 
     def _look(self) -> None:
@@ -224,8 +234,9 @@ class MqttUplink:
             by_log: dict[str, list[tuple[int, int]]] = {}
             for message in messages:
                 try:
-                    log_id, pairs = unpack_receipt(message.payload, message.topic, self._keys)
-                    by_log.setdefault(log_id, []).extend(self._credible(message, pairs))
+                    receipt = unpack_receipt(message.payload, message.topic, self._keys)
+                    by_log.setdefault(receipt.log_id, []).extend(self._credible(message, receipt.ranges))
+                    self._agree(receipt.dictionaries)
                 except ValueError as error:
                     self._ignore(message, str(error))
             for log_id, pairs in by_log.items():
@@ -233,7 +244,16 @@ class MqttUplink:
             for message in messages:
                 self.client.ack(message)
 
-    def _credible(self, message: Message, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    def _agree(self, dictionaries: Sequence[int]) -> None:
+        """Compress what follows for a landing that knows ``dictionaries``."""
+        if not dictionaries:
+            self._press, self._plain_until = None, time.monotonic() + self._resend_after
+        elif time.monotonic() >= self._plain_until:
+            from vedette.delivery.batch import press
+
+            self._press = press(dictionaries)
+
+    def _credible(self, message: Message, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         """``pairs`` as far as they can be true: see the module's text."""
         sent = [(0, max(self._after, self._former))] if self._authenticated else self._acknowledged
         claimed = joined(pairs)
@@ -286,6 +306,7 @@ class MqttUplink:
         while self._sent and self._sent[0].at + self._resend_after <= now:
             _, first, last = self._sent.popleft()
             self._again.append((first, last))
+            self._plain_to = max(self._plain_to, last)
         while self._again:
             first, last = self._again.popleft()
             batch = [entry for entry in self._take(first - 1) if entry[0] <= last]
@@ -299,17 +320,13 @@ class MqttUplink:
         return batch
 
     def _take(self, after: int) -> list[tuple[int, bytes]]:
-        pending = self._outbox.pending(after, BATCH_ALERTS)
-        size = 0
-        for i, (_, data) in enumerate(pending):
-            size += len(data)
-            if size >= BATCH_BYTES:
-                return pending[: i + 1]
-        return pending
+        return self._outbox.pending(after, BATCH_ALERTS, BATCH_BYTES)
 
     async def _publish(self, batch: list[tuple[int, bytes]]) -> None:
         first, last, began = batch[0][0], batch[-1][0], time.monotonic()
-        payload = pack_batch(self._outbox.log_id, [data for _, data in batch])
+        plain = payload = pack_batch(self._outbox.log_id, [data for _, data in batch])
+        if self._press is not None and first > self._plain_to:
+            payload = self._press(plain)
         try:
             acknowledged = await self.client.publish(self._alerts, payload)
         except ConnectionError:
@@ -320,6 +337,7 @@ class MqttUplink:
             return
         self._counters.totals["alerts_sent"] += len(batch)
         self._counters.totals["bytes_sent"] += len(payload)
+        self._counters.totals["bytes_saved"] += len(plain) - len(payload)
         if not acknowledged:
             reason = "the broker has no subscriber for alerts: has `vedette region land` ever run?"
             self._fail(reason, first, last, began)

@@ -51,7 +51,7 @@ OPEN = frozenset({
     "ruleset.name", "ruleset.channel", "ruleset.isolation", "ruleset.max_memory", "ruleset.max_cpu",
     "ruleset.max_seconds", "ruleset.max_backlog",
     "lookups.max_rate",
-    "uplink.heartbeat", "uplink.max_bytes",
+    "uplink.heartbeat", "uplink.resend_after", "uplink.max_bytes",
     "broker.url",
     "input.paths", "input.format", "input.timezone", "input.logsource", "input.from_start", "input.multiline",
     "input.containers",

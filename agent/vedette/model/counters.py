@@ -74,6 +74,7 @@ class Log(StrEnum):
     FRAMING_ERROR = "framing_error"
     PUSH_REFUSED = "push_refused"
     EVENT_CUT = "event_cut"
+    FILE_ENCODED = "file_encoded"
     FILE_OPENED = "file_opened"
     FILE_ROTATED = "file_rotated"
     FILE_TRUNCATED = "file_truncated"
@@ -209,7 +210,8 @@ TOTALS: Mapping[str, str] = {
     "lookup_bytes": "Bytes of lookups that arrived from the region",
     "alerts_sent": "Alerts handed to the uplink, repeats included",
     "bytes_sent": "Bytes of alerts handed to the uplink",
-    "decode_failed": "MQTT payloads that should be JSON and are not, Kafka records whose headers cannot be read",
+    "bytes_saved": "Bytes that compression took off alerts before they were handed to the uplink",
+    "decode_failed": "MQTT events that are no JSON and should be, 1000 a message; Kafka records of unreadable headers",
     "commits": "Transactions of the store",
     "replans": "Switches to another rule set while running",
     "connections_refused": "Connections that were not accepted",

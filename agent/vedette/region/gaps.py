@@ -23,7 +23,7 @@ from vedette.model.times import micros
 from vedette.system import foreign
 
 SETTLE_SECONDS = 900.0
-"""Longer than an uplink waits for a receipt (``RESEND_SECONDS``)."""
+"""Longer than an uplink waits for a receipt unless it is set (``[uplink] resend_after``)."""
 SHOWN = 20
 """Gaps listed of each agent."""
 

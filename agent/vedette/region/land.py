@@ -30,7 +30,8 @@ comes again.
 An alert in ``bad`` is receipted as well where its seq can be read: it is on the region's disk, and the agent would send
 it for ever.
 
-Receipts are signed where the landing has a key (``delivery/receipts.py``).
+Receipts are signed where the landing has a key (``delivery/receipts.py``), and say by which dictionaries agents may
+compress (``delivery/batch.py``).
 
 A landing folder that cannot be written: logged once, retried with back-off, nothing acknowledged. Meanwhile up to
 ``HELD_BYTES`` of further messages are kept in memory, not decoded; beyond that they are left with the broker, and
@@ -54,6 +55,7 @@ import orjson
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from vedette.delivery.batch import DICTIONARIES, split_batch
 from vedette.delivery.envelope import (
     MAX_DEAD_LETTER,
     MAX_MESSAGE,
@@ -61,7 +63,6 @@ from vedette.delivery.envelope import (
     decode_row,
     landed,
     seq_of,
-    split_batch,
     status_row,
 )
 from vedette.delivery.landing import TABLES, LandingFolder
@@ -426,7 +427,8 @@ class Landing:
         try:
             for start in range(0, len(runs), MAX_RANGES):
                 some = runs[start : start + MAX_RANGES]
-                await self.client.publish(topic, pack_receipt(log_id, some, topic, self.settings.receipt_key))
+                receipt = pack_receipt(log_id, some, topic, self.settings.receipt_key, sorted(DICTIONARIES))
+                await self.client.publish(topic, receipt)
         except ConnectionError:
             self._receipts.setdefault(key, set()).update(seqs)
         except OSError as error:

@@ -336,8 +336,11 @@ class Store:
             self.of_set(name).drop(txn)
             txn.delete(_META, b"value:" + quarantined_of(name).encode())
 
-    def pending(self, after_seq: int = 0, limit: int = 1000) -> tuple[list[tuple[int, bytes]], list[int]]:
-        """The first ``limit`` alerts above ``after_seq`` without a receipt; then the seqs of damaged ones there."""
+    def pending(
+        self, after_seq: int = 0, limit: int = 1000, size: int = 1 << 62
+    ) -> tuple[list[tuple[int, bytes]], list[int]]:
+        """The first ``limit`` alerts above ``after_seq`` without a receipt, up to the one by which they have ``size``
+        bytes; then the seqs of damaged ones there."""
         whole: list[tuple[int, bytes]] = []
         damaged: list[int] = []
         with self._env.read() as txn:
@@ -346,6 +349,9 @@ class Store:
                     whole.append((_seq(key), txn.content(_OUTBOX, key, value)))
                 except ValueError:
                     damaged.append(_seq(key))
+                size -= len(value)
+                if size <= 0:
+                    break
         return whole, damaged
 
     def receipt(self, ranges: Sequence[tuple[int, int]]) -> int:

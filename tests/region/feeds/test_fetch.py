@@ -135,6 +135,32 @@ def test_a_collection_page_by_page_and_on(region: Region, server: Server, by_nex
     assert region.ips() == [3]
 
 
+@pytest.mark.parametrize("by_next", [True, False])
+@pytest.mark.parametrize("dated", ["9999-12-31T23:59:59Z", "2150-01-01T00:00:00.000001Z"])
+def test_a_server_whose_dates_lie_ahead(region: Region, server: Server, dated: str, by_next: bool) -> None:
+    """All its pages are read; the next reading begins at the time of this one, and finds what was added since."""
+    server.by_next = by_next
+    server.objects = [("2026-05-01T00:00:00Z", ip(1)), ("2026-05-02T00:00:00Z", ip(2)), (dated, ip(3)), (dated, ip(4))]
+    region.feeds(taxii(server))
+    region.fetch()
+    assert region.ips() == [1, 2, 3, 4]
+    server.objects.insert(2, ("2100-01-01T00:00:00Z", ip(5)))
+    region.fetch()
+    assert region.ips() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("since", ["0001-01-01T00:00:00Z", "1601-01-01T00:00:00Z", "0001-01-01"])
+@pytest.mark.parametrize("until", ["9999-12-31T23:59:59.999Z", "0001-01-01T00:00:00Z", "9999-12-31"])
+def test_times_that_stand_for_none(region: Region, since: str, until: str) -> None:
+    """What says that it has no beginning or no end has none."""
+    (region.folder / "own.json").write_bytes(bundle(ip(1, valid_from=since, valid_until=until)))
+    region.feeds('name = "own"\ntype = "stix"\npath = "own.json"\nkinds = ["ip"]')
+    assert not region.fetch()["feeds"][0]["left_out"]
+    row = region.get("ip", "203.0.113.1")
+    assert row is not None
+    assert (row["valid_from"], row["valid_until"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("path", "hook", "message"),
     [
@@ -468,10 +494,10 @@ def test_rules_ask_the_lookups(region: Region) -> None:
         "detection: {s: {src_ip|expand: '%intel_ip%'}, condition: s}\nlevel: high\n"
     )
     (rules / "ip.sql").write_text(
-        "CREATE TABLE intel_ip (indicator STRING, threat STRING, confidence BIGINT)"
+        "CREATE TABLE intel_ip (`indicator` STRING, threat STRING, confidence BIGINT)"
         " WITH ('connector' = 'vedette', 'lookup' = 'intel_ip');\n-- title: Known then\n"
         "INSERT INTO alerts SELECT e.src_ip, i.threat, i.confidence\n"
-        "FROM events AS e JOIN intel_ip FOR SYSTEM_TIME AS OF e.event_time AS i ON i.indicator = e.src_ip;\n"
+        "FROM events AS e JOIN intel_ip FOR SYSTEM_TIME AS OF e.event_time AS i ON i.`indicator` = e.src_ip;\n"
     )
     events.write_text(
         '{"src_ip": "203.0.113.1", "timestamp": "2026-05-05T10:00:00Z"}\n'

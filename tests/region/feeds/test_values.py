@@ -34,7 +34,7 @@ def test_one_form(kind: str, text: str, expected: tuple[str, str]) -> None:
     ("kind", "text", "reason"),
     [
         ("ip", "10.1.2.3", "private or local"),
-        ("ip", "::ffff:203.0.113.7", "private or local"),
+        ("ip", "::ffff:10.0.0.7", "private or local"),
         ("ip", "fe80::1%eth0", "private or local|not an address"),
         ("ip", "203.0.113.300", "not an address"),
         ("net", "0.0.0.0/0", "wider"),

@@ -85,6 +85,7 @@ _TOTALS = {
     "alerts_made": Use.RATE,
     "alerts_receipted": Use.RATE,
     "bytes_sent": Use.RATE,
+    "bytes_saved": Use.RATE,
     "alerts_incomplete": Use.LOSS,
     "undecided": Use.FAULT,
     "poisoned": Use.FAULT,
