@@ -82,6 +82,10 @@ def stamp(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000) * 1000
 
 
+RECEIVED = stamp("2100-01-01T00:00:00")
+"""From then on events of tables with PROCTIME() are received, one each millisecond."""
+
+
 def plain(value: Any, of: Type) -> Any:
     """A value as vectors have it."""
     if value is None:
@@ -174,7 +178,9 @@ def rows_of(vectors: Vectors, sql: str) -> Found:
     for table in case["tables"]:
         for event in () if "keys" in table else table["events"]:
             offset += 1
-            one = Event(from_mapping(event), offset, input=table["name"], host=lambda: None, time=lambda: 0)
+            received = RECEIVED + offset * 1000 if "PROCTIME" in table["columns"] else 0
+            record = from_mapping(event, received_at=received)
+            one = Event(record, offset, input=table["name"], host=lambda: None, time=lambda: 0)
             for rule in wanted:
                 running.feed(running.read(rule, one))
             found += [one.row for one in running.take()]

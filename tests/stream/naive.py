@@ -61,7 +61,7 @@ def aggregate(one: Aggregate, rows: Sequence[Row]) -> Any:
     variance = sum((Fraction(value) - exact / n) ** 2 for value in values) / divisor
     if whole:
         cut = math.trunc(variance)
-        return min(cut if one.name.startswith("VAR") else math.isqrt(cut), (1 << 63) - 1)
+        return min(cut if one.name.startswith("VAR") else int(math.sqrt(cut)), (1 << 63) - 1)
     try:
         result = float(variance)
     except OverflowError:

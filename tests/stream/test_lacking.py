@@ -16,7 +16,7 @@ HEAD = """
 CREATE TABLE t (ts TIMESTAMP(3), a STRING, WATERMARK FOR ts AS ts) WITH ('connector' = 'vedette');
 CREATE TABLE u (ts TIMESTAMP(3), b STRING, WATERMARK FOR ts AS ts) WITH ('connector' = 'vedette');
 """
-COUNTED = """SELECT a, COUNT(*) AS n, window_start, window_end, window_time AS at FROM TABLE({}) GROUP BY a,
+COUNTED = """SELECT a, COUNT(*) AS n, window_start, window_end, window_time AS `at` FROM TABLE({}) GROUP BY a,
     window_start, window_end, window_time"""
 TUMBLE = COUNTED.format("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)")
 MINUTE = 60
@@ -35,7 +35,7 @@ STATEMENTS: dict[str, tuple[str, int | None]] = {
         "SELECT t.a FROM t JOIN u ON t.a = u.b AND u.ts BETWEEN t.ts - INTERVAL '20' SECOND AND t.ts", 20),
     "a join of windows": (
         f"SELECT l.a FROM ({TUMBLE}) AS l JOIN u ON l.a = u.b"
-        " AND u.ts BETWEEN l.at - INTERVAL '20' SECOND AND l.at", 30),
+        " AND u.ts BETWEEN l.`at` - INTERVAL '20' SECOND AND l.`at`", 30),
     "the first of each": (
         "SELECT a FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY ts) AS r FROM t) WHERE r = 1", None),
     "a pattern": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 from dataclasses import replace
 from decimal import Decimal
@@ -31,6 +32,7 @@ from vedette.plan.query import (
 from vedette.stream.aggregates import slices
 from vedette.stream.reader import Event
 from vedette.stream.statements import Selected, Statements, render
+from vedette.stream.values.numbers import single
 
 TEXT, TIME = Type("STRING"), Type("TIMESTAMP_LTZ", 3)
 NOON = 1_795_176_000_000_000
@@ -61,6 +63,13 @@ def selected(*columns: tuple[str, Type, Any], offset: int = 7) -> Selected:
         (-(1 << 63), Type("TIMESTAMP", 3), "-290308-12-21T19:59:05.224"),
         (10_000_000, Type("DATE"), "29349-01-26"),
         (1500, Type("TIME", 3), "00:00:01.500"),
+        (single(0.1), Type("FLOAT"), "0.1"),
+        (single(-16777216.0), Type("FLOAT"), "-16777216.0"),
+        (single(1e-45), Type("FLOAT"), "1e-45"),
+        (math.nan, Type("FLOAT"), "nan"),
+        ((single(2.3), None), Type("ARRAY", args=(Type("FLOAT"),)), "2.3, "),
+        (0.1, Type("DOUBLE"), "0.1"),
+        (Decimal("0E-8"), Type("DECIMAL", 9, 8), "0.00000000"),
         ((1, None, 2), Type("ARRAY", args=(Type("INT"),)), "1, , 2"),
         ({"a": 1, "b": None}, Type("MAP", args=(TEXT, Type("INT"))), "a=1, b="),
         ((1, "b"), Type("ROW", args=(("x", Type("INT")), ("y", TEXT))), "x=1, y=b"),
@@ -159,8 +168,8 @@ FORGOTTEN = {
     " AND CURRENT ROW) AS n FROM events",
     "first": "SELECT a FROM (SELECT a, ROW_NUMBER() OVER (PARTITION BY a ORDER BY event_time) AS n FROM events)"
     " WHERE n = 1",
-    "top": "SELECT a, n FROM (SELECT a, ROW_NUMBER() OVER (PARTITION BY a, window_start, window_end ORDER BY raw) AS n"
-    " FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' HOUR))) WHERE n <= 2",
+    "top": "SELECT a, n FROM (SELECT a, ROW_NUMBER() OVER (PARTITION BY a, window_start, window_end ORDER BY `raw`)"
+    " AS n FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' HOUR))) WHERE n <= 2",
     "join": "SELECT x.a FROM events x JOIN events y ON x.a = y.a AND y.event_time BETWEEN"
     " x.event_time + INTERVAL '1' SECOND AND x.event_time + INTERVAL '1' HOUR",
 }

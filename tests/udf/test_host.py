@@ -219,7 +219,7 @@ def test_a_process_that_never_answers_is_given_up(host: Host) -> None:
         ("g = udf(lambda n: n, result_type='NUMBER')", "f.g", "'NUMBER' is no type"),
         ("g = udf(lambda n: n, result_type=DataTypes.INT(), func_type='pandas')", "f.g", "is not supported"),
         ("from pyflink.table.udf import ListView\n", "f.g", "cannot import name 'ListView'"),
-        ("from pyflink.datastream import StreamExecutionEnvironment\n", "f.g", "No module named 'pyflink.datastream'"),
+        ("from pyflink.table.udf import udtaf\n", "f.g", "cannot import name 'udtaf'"),
         ("g = udaf(lambda n: n, result_type=DataTypes.INT())", "f.g", "udaf takes an AggregateFunction"),
     ],
 )

@@ -54,7 +54,7 @@ REFUSED: tuple[Mistake, ...] = (
     Mistake("SUBSET", "SUBSET is not supported: name the variables in MEASURES"),
     Mistake("CLASSIFIER", "CLASSIFIER is not supported: compare LAST of the variables with each other"),
     Mistake("MATCH_NUMBER", "MATCH_NUMBER is not supported: leave it out"),
-    Mistake("MATCH_PROCTIME", "MATCH_PROCTIME would depend on the clock: write MATCH_ROWTIME()"),
+    Mistake("MATCH_PROCTIME", "MATCH_PROCTIME() stands behind ORDER BY of PROCTIME(): write MATCH_ROWTIME()"),
     Mistake("NEXT", "NEXT is not supported: test the row that follows by a variable of its own"),
     Mistake("PREV", "PREV is not supported: write LAST(variable.column, 1)"),
     Mistake("DISTINCT", "DISTINCT is not supported in a pattern: leave it out"),

@@ -48,6 +48,11 @@ class Unfit(Exception):
 Convert = Callable[[Any], Any]
 
 
+def by_receipt(scan: Scan) -> bool:
+    """Whether a table's time is that of receipt: it goes on with the receipts of all, and no row is late."""
+    return scan.time > 0 and scan.sources[scan.time - 1] == Field("received_at", True)
+
+
 def converter(of: Type) -> Convert:
     """Return what makes a decoded value, neither absent nor null, a value of the type ``of``; raises ``Unfit``."""
     name = of.name
@@ -185,17 +190,19 @@ _SIMPLE: dict[str, Convert] = {
 class Event:
     """The source of a row: a decoded event, and what the agent knows of it. Values are read once for all scans."""
 
-    __slots__ = ("converted", "host", "input", "offset", "places", "record", "time", "values")
+    __slots__ = ("converted", "host", "input", "offset", "places", "received_at", "record", "time", "values")
 
     def __init__(
         self, record: Record, offset: int, *, input: str, host: Callable[[], str | None],
         time: Callable[[], int | None], values: tuple[Any, ...] | None = None, places: Mapping[str, int] = _NOWHERE,
+        received_at: int | None = None,
     ) -> None:  # fmt: skip
         """``offset``: the event's, in the raw log. ``time``: UTC microseconds, as the agent has it; None: unknown. Both
         it and ``host`` are asked for where a table has them. ``values``: those of fields that are known before the
-        event is decoded, an Ellipsis for one that is not, at their ``places``."""
+        event is decoded, an Ellipsis for one that is not, at their ``places``. ``received_at``: None: the record's."""
         self.record, self.offset, self.input, self.host, self.time = record, offset, input, host, time
         self.values, self.places = values, places
+        self.received_at = record.received_at if received_at is None else received_at
         self.converted: dict[int, Any] = {}
 
 
@@ -291,7 +298,7 @@ def _whole(time: int | None) -> int | None:
 
 _METADATA: dict[str, Callable[[Event], Any]] = {
     "event_time": lambda event: _whole(event.time()),
-    "received_at": lambda event: _whole(event.record.received_at) or None,
+    "received_at": lambda event: _whole(event.received_at) or None,
     "host": lambda event: event.host(),
     "input": lambda event: event.input,
     "raw": lambda event: event.record.text,

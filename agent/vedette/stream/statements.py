@@ -21,6 +21,7 @@ from vedette.stream.operators.base import AtWork
 from vedette.stream.reader import Event, Reader
 from vedette.stream.userfunctions import Functions
 from vedette.stream.values.dates import date_text, stamp_text, time_text
+from vedette.stream.values.numbers import decimal_text, nearest
 
 _NOBODY: Source = ("", "")
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_800_000_000
@@ -107,6 +108,10 @@ def render(of: Type) -> Render:
             digits, zone = 3 if of.precision else 0, "Z" if of.name == "TIMESTAMP_LTZ" else ""
             # a window's rows have its times in common
             return lru_cache(maxsize=1024)(lambda value: stamp_text(value, digits).replace(" ", "T") + zone)
+        case "FLOAT":
+            return lambda value: str(nearest(value))
+        case "DECIMAL":
+            return decimal_text
         case "DATE":
             return date_text
         case "TIME":

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from vedette.udf import job
 from vedette.udf.datatypes import DataType, DataTypes, Dumped, Row, Unsupported, data_type_of
+from vedette.udf.job import INERT, Inert
 
 
 class FunctionContext:
@@ -130,6 +132,8 @@ class Wrapped:
         return sum(parameter.default is parameter.empty for parameter in plain), most
 
     def __call__(self, *args: Any) -> Any:
+        if any(isinstance(arg, Inert) for arg in args):  # a column of the job's Table API
+            return INERT
         raise TypeError("a function of SQL is called by SQL; give the plain function a name of its own to call it")
 
 
@@ -198,7 +202,8 @@ def _refused(name: str, instead: str) -> type:
 
 
 def install() -> None:
-    """Register the modules. Whatever else of PyFlink a module imports is refused by its name."""
+    """Register the modules. What else of PyFlink functions could be made of is refused by its name; what jobs are made
+    of does nothing (``job.py``)."""
     from_udf = {
         public.__name__: public
         for public in (udf, udtf, udaf, FunctionContext, UserDefinedFunction, ScalarFunction, TableFunction,
@@ -213,7 +218,7 @@ def install() -> None:
         "pyflink": {},
         "pyflink.common": {"Row": Row},
         "pyflink.common.types": {"Row": Row},
-        "pyflink.table": {**from_udf, **types, **views},
+        "pyflink.table": {**from_udf, **types, **views, **{name: job.named(name) for name in job.OF_TABLE}},
         "pyflink.table.types": types,
         "pyflink.table.data_view": views,
         "pyflink.table.udf": {
@@ -222,10 +227,12 @@ def install() -> None:
         },
     }
     for name, held in packages.items():
-        module = ModuleType(name, "PyFlink's names, for functions that Vedette runs.")
+        kind = job.JobModule if name == "pyflink.common" else ModuleType
+        module = kind(name, "PyFlink's names, for functions that Vedette runs.")
         module.__dict__.update(held)
         module.__path__ = []
         sys.modules[name] = module
         above, _, last = name.rpartition(".")
         if above:
             setattr(sys.modules[above], last, module)
+    sys.meta_path.append(job.Finder())

@@ -4,7 +4,7 @@
 -- tags: attack.command-and-control, attack.t1071, attack.t1573
 -- description: A host connected to one public address at least 20 times within an hour, always at nearly the same second of a minute and with nearly as many bytes.
 
-CREATE TABLE connections (
+CREATE TABLE `connections` (
     `id.orig_h` STRING,
     `id.resp_h` STRING,
     `id.resp_p` INT,
@@ -16,8 +16,8 @@ CREATE TABLE connections (
 
 INSERT INTO alerts
 SELECT `id.orig_h` AS src_ip, `id.resp_h` AS dst_ip, `id.resp_p` AS dst_port, window_start, window_end,
-    COUNT(*) AS connections, AVG(CAST(orig_bytes AS DOUBLE)) AS mean_bytes
-FROM TABLE(TUMBLE(TABLE connections, DESCRIPTOR(ts), INTERVAL '1' HOUR))
+    COUNT(*) AS `connections`, AVG(CAST(orig_bytes AS DOUBLE)) AS mean_bytes
+FROM TABLE(TUMBLE(TABLE `connections`, DESCRIPTOR(ts), INTERVAL '1' HOUR))
 WHERE NOT IP_IS_PRIVATE(`id.resp_h`)
 GROUP BY window_start, window_end, `id.orig_h`, `id.resp_h`, `id.resp_p`
 HAVING COUNT(*) BETWEEN 20 AND 120

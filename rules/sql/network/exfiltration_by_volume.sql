@@ -4,7 +4,7 @@
 -- tags: attack.exfiltration, attack.t1048, attack.t1567
 -- description: A host sent more than a gigabyte to one public address within an hour, over at least ten connections of any size.
 
-CREATE TABLE connections (
+CREATE TABLE `connections` (
     `id.orig_h` STRING,
     `id.resp_h` STRING,
     `id.resp_p` INT,
@@ -16,8 +16,8 @@ CREATE TABLE connections (
 
 INSERT INTO alerts
 SELECT `id.orig_h` AS src_ip, `id.resp_h` AS dst_ip, window_start, window_end,
-    SUM(orig_bytes) AS bytes_sent, COUNT(*) AS connections
-FROM TABLE(TUMBLE(TABLE connections, DESCRIPTOR(ts), INTERVAL '1' HOUR))
+    SUM(orig_bytes) AS bytes_sent, COUNT(*) AS `connections`
+FROM TABLE(TUMBLE(TABLE `connections`, DESCRIPTOR(ts), INTERVAL '1' HOUR))
 WHERE orig_bytes > 0 AND NOT IP_IS_PRIVATE(`id.resp_h`)
 GROUP BY window_start, window_end, `id.orig_h`, `id.resp_h`
 HAVING SUM(orig_bytes) > 1000000000 AND COUNT(*) >= 10;

@@ -16,7 +16,7 @@ CREATE TABLE u (ts TIMESTAMP(3), b STRING, WATERMARK FOR ts AS ts) WITH ('connec
 """
 HOP = "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '30' SECOND))"
 COUNTED = f"SELECT a, COUNT(*) AS n FROM {HOP} GROUP BY a, window_start, window_end"
-TIMED = COUNTED.replace("n FROM", "n, window_time AS at FROM").replace("_end", "_end, window_time")
+TIMED = COUNTED.replace("n FROM", "n, window_time AS `at` FROM").replace("_end", "_end, window_time")
 STATEMENTS = {
     "plain": COUNTED,
     "unnest": f"SELECT a FROM ({COUNTED}) AS w CROSS JOIN UNNEST(ARRAY['x', 'y']) AS v(x)",
@@ -28,9 +28,9 @@ STATEMENTS = {
     "union of unions": f"""SELECT a FROM (SELECT a, n FROM (SELECT a, n FROM ({COUNTED}) AS w UNION ALL
         SELECT a, n + 1 FROM ({COUNTED}) AS w) AS p WHERE n > 0 UNION ALL {COUNTED}) AS q""",
     "interval join": f"""SELECT l.a FROM ({TIMED}) AS l JOIN u ON l.a = u.b
-        AND u.ts BETWEEN l.at - INTERVAL '1' HOUR AND l.at + INTERVAL '1' HOUR""",
+        AND u.ts BETWEEN l.`at` - INTERVAL '1' HOUR AND l.`at` + INTERVAL '1' HOUR""",
     "unnest of an interval join": f"""SELECT a FROM (SELECT l.a, u.b FROM u JOIN ({TIMED}) AS l ON l.a = u.b
-        AND l.at BETWEEN u.ts - INTERVAL '1' HOUR AND u.ts + INTERVAL '1' HOUR) AS j
+        AND l.`at` BETWEEN u.ts - INTERVAL '1' HOUR AND u.ts + INTERVAL '1' HOUR) AS j
         CROSS JOIN UNNEST(ARRAY['x', 'y']) AS v(x)""",
 }
 

@@ -9,7 +9,7 @@ from tests.rules.sql.plans import names, plan, read
 CASES: dict[str, tuple[str, str]] = {
     "fields and metadata": (
         """
-SELECT user, `winlog.event_id`, process.name AS name, host FROM events WHERE action = 'login'
+SELECT `user`, `winlog.event_id`, process.name AS name, host FROM events WHERE action = 'login'
 """,
         """
 Calc($4, $5, $3, $1 | =($2, 'login'))
@@ -18,7 +18,7 @@ Calc($4, $5, $3, $1 | =($2, 'login'))
     ),
     "a filter on time needs no watermark": (
         """
-SELECT user FROM events WHERE event_time > received_at
+SELECT `user` FROM events WHERE event_time > received_at
 """,
         """
 Calc($3 | >($1, $2))
@@ -27,7 +27,7 @@ Calc($3 | >($1, $2))
     ),
     "a statement over TUMBLE": (
         """
-SELECT window_start, host, COUNT(*) AS n, COUNT(DISTINCT user) AS users
+SELECT window_start, host, COUNT(*) AS n, COUNT(DISTINCT `user`) AS users
 FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '10' MINUTES))
 WHERE action = 'fail' GROUP BY window_start, window_end, host HAVING COUNT(*) > 5
 """,
@@ -79,9 +79,9 @@ Calc($2, $1)
     ),
     "SESSION by the keys of the groups": (
         """
-SELECT window_start, user, COUNT(*) AS n
-FROM TABLE(SESSION(TABLE events PARTITION BY user, DESCRIPTOR(event_time), INTERVAL '5' MINUTE))
-GROUP BY user, window_start, window_end
+SELECT window_start, `user`, COUNT(*) AS n
+FROM TABLE(SESSION(TABLE events PARTITION BY `user`, DESCRIPTOR(event_time), INTERVAL '5' MINUTE))
+GROUP BY `user`, window_start, window_end
 """,
         """
 Calc($3, $1, $2)
@@ -118,8 +118,8 @@ Calc($3, $2)
     ),
     "group windows": (
         """
-SELECT SESSION_START(event_time, INTERVAL '5' MINUTE) AS s, user, LISTAGG(host) AS h, PERCENTILE(CAST(x AS DOUBLE), 0.9) AS p
-FROM events GROUP BY user, SESSION(event_time, INTERVAL '5' MINUTE)
+SELECT SESSION_START(event_time, INTERVAL '5' MINUTE) AS s, `user`, LISTAGG(host) AS h, PERCENTILE(CAST(x AS DOUBLE), 0.9) AS p
+FROM events GROUP BY `user`, SESSION(event_time, INTERVAL '5' MINUTE)
 """,
         """
 Calc($4, $1, $2, $3)
@@ -130,9 +130,9 @@ Calc($4, $1, $2, $3)
     ),
     "GROUPING SETS": (
         """
-SELECT window_start, GROUPING_ID(host, user) AS g, COUNT(*) AS n
+SELECT window_start, GROUPING_ID(host, `user`) AS g, COUNT(*) AS n
 FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE))
-GROUP BY GROUPING SETS ((window_start, window_end, host), (window_start, window_end, user))
+GROUP BY GROUPING SETS ((window_start, window_end, host), (window_start, window_end, `user`))
 """,
         """
 Calc($4, +(*(%(/($7, 2), 2), 2), %($7, 2)), $3)
@@ -143,9 +143,9 @@ Calc($4, +(*(%(/($7, 2), 2), 2), %($7, 2)), $3)
     ),
     "ROLLUP": (
         """
-SELECT window_start, host, user, GROUPING(host) AS g, COUNT(*) AS n
+SELECT window_start, host, `user`, GROUPING(host) AS g, COUNT(*) AS n
 FROM TABLE(HOP(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE))
-GROUP BY window_start, window_end, ROLLUP (host, user)
+GROUP BY window_start, window_end, ROLLUP (host, `user`)
 """,
         """
 Calc($4, $1, $2, %(/($7, 2), 2), $3)
@@ -156,9 +156,9 @@ Calc($4, $1, $2, %(/($7, 2), 2), $3)
     ),
     "CUBE": (
         """
-SELECT window_start, host, user, COUNT(*) AS n
+SELECT window_start, host, `user`, COUNT(*) AS n
 FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE))
-GROUP BY window_start, window_end, CUBE (host, user)
+GROUP BY window_start, window_end, CUBE (host, `user`)
 """,
         """
 Calc($4, $1, $2, $3)
@@ -170,8 +170,8 @@ Calc($4, $1, $2, $3)
     "a window of windows' rows": (
         """
 SELECT window_start, window_end, MAX(n) AS m FROM (
-  SELECT window_start, window_end, user, COUNT(*) AS n
-  FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, user
+  SELECT window_start, window_end, `user`, COUNT(*) AS n
+  FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, `user`
 ) GROUP BY window_start, window_end
 """,
         """
@@ -186,9 +186,9 @@ Calc($1, $2, $3)
     "windows over window_time": (
         """
 SELECT window_start AS ws, MAX(n) AS m FROM TABLE(TUMBLE(TABLE (
-  SELECT user, window_time AS rt, COUNT(*) AS n
+  SELECT `user`, window_time AS rt, COUNT(*) AS n
   FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE))
-  GROUP BY window_start, window_end, window_time, user
+  GROUP BY window_start, window_end, window_time, `user`
 ), DESCRIPTOR(rt), INTERVAL '1' HOUR)) GROUP BY window_start, window_end
 """,
         """
@@ -202,7 +202,7 @@ Calc($2, $1)
     ),
     "SELECT DISTINCT of a window": (
         """
-SELECT DISTINCT window_start, window_end, user
+SELECT DISTINCT window_start, window_end, `user`
 FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE))
 """,
         """
@@ -214,7 +214,7 @@ Calc($2, $3, $1)
     ),
     "OVER with a named window": (
         """
-SELECT host, COUNT(*) OVER w AS c, SUM(CAST(bytes AS INT)) OVER w AS s FROM events
+SELECT host, COUNT(*) OVER w AS c, SUM(CAST(`bytes` AS INT)) OVER w AS s FROM events
 WINDOW w AS (PARTITION BY host ORDER BY event_time RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW)
 """,
         """
@@ -260,8 +260,8 @@ Calc($1, $2, $5, $4)
     ),
     "the first of a key": (
         """
-SELECT user, src_ip FROM (
-  SELECT *, ROW_NUMBER() OVER (PARTITION BY user ORDER BY event_time) AS n FROM events WHERE action = 'login'
+SELECT `user`, src_ip FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY `user` ORDER BY event_time) AS n FROM events WHERE action = 'login'
 ) WHERE n = 1 AND src_ip <> '10.0.0.1'
 """,
         """
@@ -273,9 +273,9 @@ Calc($3, $2 | <>($2, '10.0.0.1'))
     ),
     "an interval join": (
         """
-SELECT l.user AS u, r.ts2 AS t FROM (SELECT user, event_time FROM events WHERE action = 'login') AS l
-JOIN (SELECT user, event_time AS ts2 FROM events WHERE action = 'logout') AS r
-ON l.user = r.user AND r.ts2 BETWEEN l.event_time AND l.event_time + INTERVAL '8' HOUR
+SELECT l.`user` AS u, r.ts2 AS t FROM (SELECT `user`, event_time FROM events WHERE action = 'login') AS l
+JOIN (SELECT `user`, event_time AS ts2 FROM events WHERE action = 'logout') AS r
+ON l.`user` = r.`user` AND r.ts2 BETWEEN l.event_time AND l.event_time + INTERVAL '8' HOUR
 """,
         """
 Calc($2, $3)
@@ -288,9 +288,9 @@ Calc($2, $3)
     ),
     "a partner that is missing": (
         """
-SELECT l.user AS u FROM events AS l LEFT JOIN events AS r
-ON l.user = r.user AND r.action = 'logout' AND r.event_time > l.event_time AND r.event_time < l.event_time + INTERVAL '8' HOUR
-WHERE l.action = 'login' AND r.user IS NULL
+SELECT l.`user` AS u FROM events AS l LEFT JOIN events AS r
+ON l.`user` = r.`user` AND r.action = 'logout' AND r.event_time > l.event_time AND r.event_time < l.event_time + INTERVAL '8' HOUR
+WHERE l.action = 'login' AND r.`user` IS NULL
 """,
         """
 Calc($2 | IS NULL($4))
@@ -303,7 +303,7 @@ Calc($2 | IS NULL($4))
     ),
     "an interval join by WHERE": (
         """
-SELECT a.user AS u FROM events a, events b WHERE a.user = b.user AND a.action = 'x' AND b.action = 'y'
+SELECT a.`user` AS u FROM events a, events b WHERE a.`user` = b.`user` AND a.action = 'x' AND b.action = 'y'
 AND a.event_time BETWEEN b.event_time - INTERVAL '1' HOUR AND b.event_time AND a.n > b.n
 """,
         """
@@ -318,10 +318,10 @@ Calc($3)
     "a window join": (
         """
 WITH w AS (
-  SELECT window_start, window_end, user, COUNT(*) AS c
-  FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, user
-) SELECT l.user AS u, l.c AS a, r.c AS b FROM w AS l FULL JOIN w AS r
-ON l.user = r.user AND l.window_start = r.window_start AND l.window_end = r.window_end
+  SELECT window_start, window_end, `user`, COUNT(*) AS c
+  FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, `user`
+) SELECT l.`user` AS u, l.c AS a, r.c AS b FROM w AS l FULL JOIN w AS r
+ON l.`user` = r.`user` AND l.window_start = r.window_start AND l.window_end = r.window_end
 """,
         """
 Calc($1, $2, $6, $4, $8)
@@ -339,8 +339,8 @@ Calc($1, $2, $6, $4, $8)
     "NOT IN over a window": (
         """
 WITH w AS (SELECT * FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)))
-SELECT l.user AS u FROM w AS l WHERE l.action = 'z' AND l.user NOT IN (
-  SELECT r.user FROM w AS r WHERE r.action = 'y' AND l.window_start = r.window_start AND l.window_end = r.window_end)
+SELECT l.`user` AS u FROM w AS l WHERE l.action = 'z' AND l.`user` NOT IN (
+  SELECT r.`user` FROM w AS r WHERE r.action = 'y' AND l.window_start = r.window_start AND l.window_end = r.window_end)
 """,
         """
 Calc($1, $3)
@@ -358,8 +358,8 @@ Calc($1, $3)
     "EXISTS over a window": (
         """
 WITH w AS (SELECT * FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)))
-SELECT l.user AS u FROM w AS l WHERE EXISTS (
-  SELECT * FROM w AS r WHERE l.user = r.user AND r.action = 'y' AND l.window_start = r.window_start AND l.window_end = r.window_end)
+SELECT l.`user` AS u FROM w AS l WHERE EXISTS (
+  SELECT * FROM w AS r WHERE l.`user` = r.`user` AND r.action = 'y' AND l.window_start = r.window_start AND l.window_end = r.window_end)
 """,
         """
 Calc($1, $3)
@@ -426,8 +426,8 @@ Calc($1)
     ),
     "a pattern": (
         """
-SELECT m.user, m.fx FROM events MATCH_RECOGNIZE (
-  PARTITION BY user ORDER BY event_time
+SELECT m.`user`, m.fx FROM events MATCH_RECOGNIZE (
+  PARTITION BY `user` ORDER BY event_time
   MEASURES FIRST(A.x) AS fx, LAST(B.x, 1) AS lx, COUNT(A.x) AS n, MATCH_ROWTIME() AS ts
   ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW
   PATTERN (A+? B{2,3} C) WITHIN INTERVAL '1' HOUR
@@ -442,7 +442,7 @@ Calc($1, $2)
     ),
     "UNION ALL with a condition on all of it": (
         """
-CREATE VIEW v AS SELECT user AS u, event_time FROM events WHERE a = 'x';
+CREATE VIEW v AS SELECT `user` AS u, event_time FROM events WHERE a = 'x';
 INSERT INTO s SELECT u FROM v;
 INSERT INTO s SELECT host FROM events WHERE c = 'd';
 SELECT u FROM s WHERE u <> 'root'
@@ -483,7 +483,7 @@ Calc($4, $1)
     ),
     "a statement set and names of columns": (
         """
-EXECUTE STATEMENT SET BEGIN INSERT INTO alerts (a, b) SELECT user, host FROM events WHERE x = 'y'; END
+EXECUTE STATEMENT SET BEGIN INSERT INTO alerts (a, b) SELECT `user`, host FROM events WHERE x = 'y'; END
 """,
         """
 Calc($2, $1 | =($3, 'y'))
@@ -502,27 +502,27 @@ def test_lowered(name: str) -> None:
 
 def test_the_columns_of_an_alert() -> None:
     """The root has the columns of the SELECT, or the names that INSERT INTO gives them."""
-    sql = "SELECT user AS u, event_time AS t, 1 + 1 AS n FROM events"
+    sql = "SELECT `user` AS u, event_time AS t, 1 + 1 AS n FROM events"
     assert names(sql) == ["u STRING", "t TIMESTAMP_LTZ(3)", "n INT"]
-    assert names("INSERT INTO alerts (a, b) SELECT user, host FROM events") == ["a STRING", "b STRING"]
+    assert names("INSERT INTO alerts (a, b) SELECT `user`, host FROM events") == ["a STRING", "b STRING"]
 
 
 def test_a_number_of_many_digits() -> None:
     """Up to 38 are a DECIMAL, none of them lost."""
     text = "1234567890123456789012345678901234567.8"
     assert names(f"SELECT {text} AS d FROM events") == ["d DECIMAL(38, 1)"]
-    assert text in plan(f"SELECT user || CAST({text} AS STRING) AS d FROM events")
+    assert text in plan(f"SELECT `user` || CAST({text} AS STRING) AS d FROM events")
 
 
 def test_what_means_the_same_is_the_same() -> None:
     """Aliases, order, views, subqueries and letters of functions make no difference below the root."""
     window = "TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE))"
     same = [
-        f"SELECT host, user AS u, COUNT(*) AS n, MAX(x) AS m FROM {window} WHERE a = '1' GROUP BY window_start,"
-        " window_end, user, host",
-        f"SELECT e.user AS b, MAX(e.x) AS m, count(*) AS n FROM {window} AS e WHERE e.a = '1' GROUP BY host,"
-        " window_end, user, window_start HAVING COUNT(*) > 3",
-        "WITH w AS (SELECT x AS z, event_time AS t, user AS k, host AS h FROM events WHERE a = '1')"
+        f"SELECT host, `user` AS u, COUNT(*) AS n, MAX(x) AS m FROM {window} WHERE a = '1' GROUP BY window_start,"
+        " window_end, `user`, host",
+        f"SELECT e.`user` AS b, MAX(e.x) AS m, count(*) AS n FROM {window} AS e WHERE e.a = '1' GROUP BY host,"
+        " window_end, `user`, window_start HAVING COUNT(*) > 3",
+        "WITH w AS (SELECT x AS z, event_time AS t, `user` AS k, host AS h FROM events WHERE a = '1')"
         " SELECT h, k, MAX(z) AS m, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE w, DESCRIPTOR(t), INTERVAL '60' SECOND))"
         " GROUP BY window_start, window_end, k, h",
     ]
@@ -531,7 +531,7 @@ def test_what_means_the_same_is_the_same() -> None:
 
 def test_equal_scans_have_one_rule() -> None:
     """Statements that select the same events share the rule that does; one that is refused leaves none behind."""
-    rules = read("SELECT user FROM events WHERE a = '1'; SELECT host AS h FROM events WHERE '1' = a; SELECT x FROM b")
+    rules = read("SELECT `user` FROM events WHERE a = '1'; SELECT host AS h FROM events WHERE '1' = a; SELECT x FROM b")
     assert [rule.id for rule in rules.rules] == [one.scans[0].rule for one in rules.statements[:1]]
     assert len({one.scans[0].rule for one in rules.statements}) == 1
     assert len(rules.refused) == 1

@@ -143,7 +143,7 @@ def test_a_plan_without_its_modules_is_none(folder: Path, host: Host) -> None:
         ("SELECT a.n FROM e a JOIN e b ON a.host = b.host AND high(a.n, b.n)\n AND a.ts = b.ts", 7, 53,
          "HIGH cannot stand in ON", None),
         ("CREATE TEMPORARY FUNCTION twice AS 'own.high' LANGUAGE PYTHON", 7, 27, "TWICE is declared already", None),
-        ("CREATE TEMPORARY FUNCTION upper AS 'own.high' LANGUAGE PYTHON", 7, 27, "UPPER is a function of Flink", None),
+        ("CREATE TEMPORARY FUNCTION ascii AS 'own.high' LANGUAGE PYTHON", 7, 27, "ASCII is a function of Flink", None),
         ("CREATE TEMPORARY FUNCTION j AS 'a.b.C' LANGUAGE JAVA", 7, 27, "J is written in JAVA", None),
         ("CREATE TEMPORARY FUNCTION j AS 'own'", 7, 27, "J is written in Java", None),
         ("CREATE TEMPORARY FUNCTION j AS 'gone.f' LANGUAGE PYTHON", 7, 27, "J: there is no module gone", None),

@@ -115,7 +115,7 @@ CONDITIONS = st.recursive(
 
 def events_taken(where: str, events: list[Record]) -> tuple[int, int]:
     """How many events a WHERE takes, and how many its rule; the rule all that the WHERE takes."""
-    rules = read(f"{TABLE}SELECT 1 AS one FROM t WHERE {where}")
+    rules = read(f"{TABLE}SELECT 1 AS `one` FROM t WHERE {where}")
     if rules.refused:  # ESCAPE before another letter
         assert "LIKE" in where, rules.refused
         return 0, 0
@@ -183,7 +183,7 @@ def test_numbers_however_they_are_written(column: str) -> None:
 )  # fmt: skip
 def test_what_a_where_selects(where: str, expected: str) -> None:
     """Equality, IN, comparisons of numbers, AND, OR, NOT and IS NOT NULL become predicates; the rest says nothing."""
-    assert selecting(f"{TABLE}SELECT 1 AS one FROM t WHERE {where}") == [expected]
+    assert selecting(f"{TABLE}SELECT 1 AS `one` FROM t WHERE {where}") == [expected]
 
 
 def test_a_watermark_is_moved_by_all_events() -> None:

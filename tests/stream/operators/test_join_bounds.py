@@ -106,3 +106,14 @@ def test_rows_go_on_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(sizes) == 90_000
     assert max(sizes) <= RUN
     assert max(after - before for before, after in pairwise(ways)) <= 2
+
+
+def test_the_partners_of_a_row_keep_nobody_waiting(pairs: list[int]) -> None:
+    """Nor does one row that meets many, however few of them join it."""
+    life = driven(interval("INNER", 0, 80))
+    life.run([(0, (n, at(1), "hot", n)) for n in range(900)])
+    ways: list[int] = []
+    life.budget.give_way = lambda: ways.append(len(pairs))
+    life.operator.push(1, [(900, at(2), "hot", 0)])
+    assert len(pairs) == 900
+    assert max(after - before for before, after in pairwise([0, *ways, 900])) <= CHUNK

@@ -40,10 +40,12 @@ from vedette.rules.sql.optimise.apply import applied, merging
 from vedette.rules.sql.optimise.identify import identified
 from vedette.rules.sql.optimise.simplify import simplified
 from vedette.rules.sql.parse import dialect, trees
-from vedette.rules.sql.parse.reader import SqlError, Text, word_list
+from vedette.rules.sql.parse.reader import SqlError, Text
 from vedette.rules.sql.parse.trees import Wrong
+from vedette.rules.sql.parse.words import word_list
 from vedette.rules.sql.predicates import Asked, necessary, with_rules
 from vedette.stream.aggregates.table import AGGREGATES
+from vedette.stream.reader import by_receipt
 
 MAX_FILE = 1 << 20
 """Bytes of a file."""
@@ -262,7 +264,7 @@ class File:
         rules = self.rules
         table = self.catalog.tables[scan.table]
         source = table.logsource
-        all_events = scan.mark is not None and table.all_events  # for the watermark, as in Flink
+        all_events = scan.mark is not None and table.all_events and not by_receipt(scan)  # for the mark, as in Flink
         expr = necessary(rules, scan) if all_events else necessary(rules, scan, when, asked)
         digest = meaning_digest(expr, rules.predicates, source)
         rule_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"scan/{digest}"))

@@ -156,7 +156,10 @@ class Detector:
         if not self._live and when is not None:
             yield from self._advance(when)
         for rule_id in stated:
-            event = Event(record, number, input="", host=lambda: record.host, time=lambda: when)
+            received_at = None if self._live else when
+            event = Event(
+                record, number, input="", host=lambda: record.host, time=lambda: when, received_at=received_at
+            )
             statements.add(rule_id, event)
         if wanted:
             yield from self._correlate(wanted, matches[0], number, when)

@@ -71,7 +71,8 @@ class Worker:
 
             decoders.plug(self._order.plugins)
         self._engine = _engine(folder, Path(self._order.lookups), self._order.formats)
-        self._timeline, self._redacted = Timeline(self._engine.plan), _redaction(self._order, self._engine.plan)
+        self._timeline = Timeline(self._engine.plan, received=True)
+        self._redacted = _redaction(self._order, self._engine.plan)
         self._before = before = Checkpoint.load(folder) or Checkpoint(begun(self._order.hunt))
         self._report, self._counts, self._read = before.report, dict(before.counts), before.read
         self._place = None if before.place is None else Place(*before.place)

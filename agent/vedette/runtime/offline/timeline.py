@@ -127,13 +127,14 @@ class Timeline:
 
     def __init__(
         self, plan: Plan, time_field: str = "", zone: tzinfo | None = None, functions: Functions | None = None,
-        *, max_bytes: int = 1 << 62, where: Callable[[int], tuple[str, int]] | None = None,
+        *, received: bool = False, max_bytes: int = 1 << 62, where: Callable[[int], tuple[str, int]] | None = None,
     ) -> None:  # fmt: skip
         """``time_field``: the field that says when an event happened; empty: what its decoder finds. ``functions`` runs
-        user functions; without it statements that call some do not run (``without_functions``). ``max_bytes`` bounds
-        what correlations remember, and what statements do. ``where``: file and line of a ``Moment.place``; default: as
+        user functions; without it statements that call some do not run (``without_functions``). ``received``: whether
+        events say when they were received, else that is when they happened. ``max_bytes`` bounds what correlations
+        remember, and what statements do. ``where``: file and line of a ``Moment.place``; default: as
         ``add`` was given them."""
-        self._plan, self._field, self._zone = plan, time_field, zone
+        self._plan, self._field, self._zone, self._received = plan, time_field, zone, received
         self._correlator = Correlator(plan.correlations, Clock(0), max_bytes=max_bytes)
         self._grouped = {rule.id: self._correlator.graph.grouped(rule.id) for rule in plan.rules}
         self._moments: list[Moment] = []
@@ -180,7 +181,10 @@ class Timeline:
         if states:
             from vedette.stream.reader import Event
 
-            row_of = Event(event, place, input=input, host=lambda: event.host, time=lambda: time)
+            received_at = None if self._received else time
+            row_of = Event(
+                event, place, input=input, host=lambda: event.host, time=lambda: time, received_at=received_at
+            )
             for read in self._statements.read(rule_id, row_of):
                 at = read.row[read.time] if read.time else time
                 self._moments.append(Moment(at if at is not None else 0, place, [], {}, read))

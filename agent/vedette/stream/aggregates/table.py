@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple
 
-from vedette.plan.numbers import BITS
 from vedette.plan.query import PYTHON, Aggregate, Expression, Type
 from vedette.stream.aggregates.parts import WIDE, total
 from vedette.stream.functions.table import Refused, WrongTypes, count
-from vedette.stream.values.numbers import WRAP, single
+from vedette.stream.values.numbers import WRAP, single, whole_of_float
 from vedette.stream.values.types import APPROXIMATE, BIGINT, DOUBLE, INT, NUMERIC, STRING, TEXT, WHOLE
 
 
@@ -167,8 +166,7 @@ def _deviation(sample: bool, root: bool) -> Callable[[Aggregate], Finish]:
                 return math.nan
             above, below = n * second - first * first, n * divisor * base ** (2 * scale)
             if kind.name in WHOLE:
-                whole = math.isqrt(above // below) if root else above // below
-                return min(whole, (1 << BITS[kind.name] - 1) - 1)  # as a cast of DOUBLE does
+                return whole_of_float(math.sqrt(above // below) if root else above // below, kind.name)
             if kind.name == "DECIMAL":
                 exact = WIDE.divide(Decimal(above), Decimal(below))
                 return _as_decimal(aggregate.type)(exact.sqrt(WIDE) if root else exact)
@@ -181,6 +179,58 @@ def _deviation(sample: bool, root: bool) -> Callable[[Aggregate], Finish]:
         return Finish(("count", part), value)
 
     return finish
+
+
+def _stepwise(sample: bool, root: bool) -> Callable[[Aggregate], Finish]:
+    """A variance in OVER, of whole numbers and DECIMAL: Flink computes it of sums, each step in the argument's type."""
+
+    def finish(aggregate: Aggregate) -> Finish:
+        kind = aggregate.args[0].type
+
+        def of_whole(first: int, second: int, n: int, divisor: int) -> int:
+            wrap = WRAP[kind.name]
+            mean = _cut(wrap(wrap(first) * wrap(first)), n)
+            variance = _cut(wrap(wrap(second) - mean), divisor)
+            if not root:
+                return variance
+            return whole_of_float(math.sqrt(variance), kind.name) if variance > 0 else 0
+
+        def of_decimal(scale: int, first: int, second: int, n: int, divisor: int) -> Decimal | None:
+            step, to = Decimal(1).scaleb(-6), _as_decimal(aggregate.type)
+            squared = Decimal(first * first).scaleb(-2 * scale, WIDE)
+            mean = WIDE.divide(squared, Decimal(n)).quantize(step, ROUND_HALF_UP, WIDE)
+            variance = to(WIDE.divide(Decimal(second).scaleb(-2 * scale, WIDE) - mean, Decimal(divisor)))
+            if not root or variance is None:
+                return variance
+            return to(Decimal(math.sqrt(variance)))
+
+        def value(n: int, sums: list[int] | None) -> Any:
+            divisor = n - 1 if sample else n
+            if divisor <= 0 or sums is None:
+                return None
+            scale, first, second, _ = sums
+            if kind.name == "DECIMAL":
+                return of_decimal(scale, first, second, n, divisor)
+            return of_whole(first, second, n, divisor)
+
+        return Finish(("count", "decimal squares" if kind.name == "DECIMAL" else "squares"), value)
+
+    return finish
+
+
+def _average_in_over(aggregate: Aggregate) -> Finish:
+    """Of whole numbers: the sum wraps first."""
+    kind = aggregate.args[0].type
+    if kind.name not in WHOLE:
+        return _average(aggregate)
+    return Finish(("count", _sum_part(kind)), lambda n, summed: _cut(WRAP[kind.name](summed), n) if n else None)
+
+
+def in_over(aggregate: Aggregate) -> Aggregate:
+    """The aggregate as OVER computes it."""
+    over = f"{aggregate.name} OVER"
+    approximate = any(arg.type.name in APPROXIMATE for arg in aggregate.args)
+    return aggregate if over not in _OVER or approximate else replace(aggregate, name=over)
 
 
 def _percentile(aggregate: Aggregate) -> Finish:
@@ -261,7 +311,7 @@ _AGGREGATE_OF_A_USER = Function(
 
 def row_of(name: str) -> Function:
     """The row of an aggregate in a plan."""
-    return _AGGREGATE_OF_A_USER if name == PYTHON else AGGREGATES[name]
+    return _AGGREGATE_OF_A_USER if name == PYTHON else _OVER[name] if name in _OVER else AGGREGATES[name]
 
 
 def _user(aggregate: Aggregate) -> str:
@@ -273,6 +323,14 @@ def _user(aggregate: Aggregate) -> str:
 
 for _alias, _name in (("STDDEV", "STDDEV_SAMP"), ("VARIANCE", "VAR_SAMP")):
     AGGREGATES[_alias] = AGGREGATES[_name]
+
+_OVER = {
+    f"{name} OVER": replace(row, finish=_stepwise(not name.endswith("_POP"), name.startswith("STDDEV")))
+    for name, row in AGGREGATES.items()
+    if name.startswith(("STDDEV", "VAR"))
+}
+_OVER["AVG OVER"] = replace(AGGREGATES["AVG"], finish=_average_in_over)
+"""Of the aggregates that OVER computes in another way their rows."""
 
 REFUSED: dict[str, Refused] = {
     "APPROX_COUNT_DISTINCT": Refused(

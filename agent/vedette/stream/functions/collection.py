@@ -67,7 +67,7 @@ def _item_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     count(args, 2)
     container, index = args[0].type, args[1].type
     if container.name == "ARRAY":
-        takes(_ARRAY, WHOLE)(args)
+        takes(_ARRAY, WHOLE[:-1])(args)  # as in Flink, no BIGINT
         place = constant(args[1])
         if place is not None and place < 1:
             raise WrongTypes(f"an array's elements are counted from 1, not {place}")

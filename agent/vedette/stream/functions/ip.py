@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Any
 
+from vedette.model import event
 from vedette.plan.query import Expression, Type
 from vedette.stream.functions.table import Function, WrongTypes, constant, gives, takes
 from vedette.stream.values.types import BOOLEAN, INT, STRING, TEXT, WHOLE, Failed
@@ -16,36 +17,21 @@ Address = IPv4Address | IPv6Address
 
 MAX_KEPT = 64
 """Characters of a text whose address is remembered; a sender may write a longer one."""
+_remembered = lru_cache(4096)(event.address)
 
 
 def address(text: str) -> Address | None:
-    """An IPv4 address in IPv6 form is the IPv4 one; a zone (``%eth0``) is left out."""
-    return _remembered(text) if len(text) <= MAX_KEPT else _address(text)
+    """As ``model.event.address``."""
+    return _remembered(text) if len(text) <= MAX_KEPT else event.address(text)
 
 
-def _address(text: str) -> Address | None:
-    try:
-        parsed = ip_address(text.strip().partition("%")[0])
-    except ValueError:
-        return None
-    return (parsed.ipv4_mapped or parsed) if isinstance(parsed, IPv6Address) else parsed
-
-
-_remembered = lru_cache(4096)(_address)
-
-
+@lru_cache(4096)
 def network(text: str) -> IPv4Network | IPv6Network | None:
-    return _remembered_network(text) if len(text) <= MAX_KEPT else _network_of(text)
-
-
-def _network_of(text: str) -> IPv4Network | IPv6Network | None:
+    """As ``model.event.network``; None for a text that is none."""
     try:
-        return ip_network(text.strip(), strict=False)
+        return event.network(text)
     except ValueError:
         return None
-
-
-_remembered_network = lru_cache(4096)(_network_of)
 
 
 def _in_cidr_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:

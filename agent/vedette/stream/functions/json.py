@@ -150,7 +150,7 @@ def at_path(document: Any, steps: Sequence[Step]) -> Any:
     for step in steps:
         below = values
         values = [child for value in below for child in _step(value, step)]
-        definite = definite and _definite((step,))
+        definite = definite and (_definite((step,)) or (step[0] == "words" and step is steps[-1]))  # one object
         if definite and not values:
             raise _Broken("nothing is there")
     return values[0] if definite else values
@@ -247,7 +247,12 @@ def _returned(to: Type) -> Callable[[Any], Any]:
 def _value(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
     chosen, change = clauses(options), _returned(type)
     places = {clause: 2 + place for place, clause in enumerate(key for key in chosen if chosen[key] == "DEFAULT")}
-    converted = {place: cast.implicit(args[place].type, type) for place in places.values()}
+    converted = {
+        place: _scalar_text
+        if args[place].type == BOOLEAN and type.name in TEXT
+        else cast.implicit(args[place].type, type)
+        for place in places.values()
+    }
 
     def otherwise(clause: str, values: Sequence[Any]) -> Any:
         action = chosen.get(clause, "NULL")
@@ -295,11 +300,9 @@ def _query(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> 
         if error:
             return otherwise("ERROR")
         if selected is not None and (
-            wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(selected, dict | list))
+            wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(selected, list))
         ):
             selected = [selected]
-        if selected is None:
-            return otherwise("EMPTY")
         if not isinstance(selected, dict | list):
             return otherwise("EMPTY" if lax else "ERROR")
         return written(selected)

@@ -23,11 +23,12 @@ _CLOCK = "a replay must give the same; use the event's time (a column, or METADA
 _CHANCE = "a replay must give the same; there is no chance in a rule"
 REFUSED: dict[str, Refused] = {
     **dict.fromkeys(
-        ("NOW", "PROCTIME", "CURRENT_TIMESTAMP", "CURRENT_TIME", "CURRENT_DATE", "CURRENT_ROW_TIMESTAMP",
+        ("NOW", "CURRENT_TIMESTAMP", "CURRENT_TIME", "CURRENT_DATE", "CURRENT_ROW_TIMESTAMP",
          "LOCALTIME", "LOCALTIMESTAMP"),
         Refused(_CLOCK),
     ),
     **dict.fromkeys(("RAND", "RAND_INTEGER"), Refused(_CHANCE)),
+    "PROCTIME": Refused("it stands in SELECT, or as a column of CREATE TABLE: PROCTIME() AS p, p AS PROCTIME()"),
     "UUID": Refused(f"{_CHANCE}; MD5 of columns names an event"),
     "CURRENT_WATERMARK": Refused("rows behind the watermark are dropped by each operator itself"),
 }  # fmt: skip

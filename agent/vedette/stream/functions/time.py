@@ -17,7 +17,15 @@ from vedette.stream.functions import arithmetic
 from vedette.stream.functions.table import Function, WrongTypes, constant, count, shown, takes
 from vedette.stream.values import dates
 from vedette.stream.values.dates import DAY, HOUR, MINUTE, SECOND
-from vedette.stream.values.formats import BadFormat, check, formatted, read
+from vedette.stream.values.formats import (
+    BadFormat,
+    check_loosely,
+    check_reading,
+    check_writing,
+    formatted,
+    read,
+    read_loosely,
+)
 from vedette.stream.values.numbers import WRAP
 from vedette.stream.values.types import (
     BIGINT,
@@ -41,6 +49,7 @@ _PARTS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOY", "DOW", "ISODOW", "IS
           "MILLISECOND", "MICROSECOND", "NANOSECOND", "EPOCH", "DECADE", "CENTURY", "MILLENNIUM")  # fmt: skip
 _OF_DAY = _PARTS[9:15]
 _DATED = (*STAMP, "DATE")
+USUAL = "yyyy-MM-dd HH:mm:ss"
 _TIMED = (*_DATED, "TIME")
 
 
@@ -259,31 +268,31 @@ def _months_of_days(a: int, b: int) -> int:
 # --- texts
 
 
-def _checked_format(args: Sequence[Expression], reading: bool) -> None:
+def _checked_format(args: Sequence[Expression], check: Callable[[str], None]) -> None:
     pattern = constant(args[1]) if len(args) > 1 else None
     if isinstance(pattern, str):
         try:
-            check(pattern, reading)
+            check(pattern)
         except BadFormat as error:
             raise WrongTypes(f"format {pattern!r:.60}: {error}") from error
 
 
 def _format_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     takes((*STAMP, *TEXT), TEXT)(args)
-    _checked_format(args, reading=False)
+    _checked_format(args, check_writing)
     return STRING
 
 
 def _date_format(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
     if args[0].type.name in TEXT:
-        return lambda value, pattern: formatted(dates.stamp_of_text(value, 3), pattern)
+        return _tried(lambda value, pattern: formatted(read_loosely(value, USUAL), pattern))
     return formatted
 
 
-def _read_types(result: Type, least: int = 1, most: int = 2) -> Callable[..., Type]:
+def _read_types(result: Type, check: Callable[[str], None]) -> Callable[..., Type]:
     def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
-        takes(*[TEXT] * most, least=least)(args)
-        _checked_format(args, reading=True)
+        takes(TEXT, TEXT, least=1)(args)
+        _checked_format(args, check)
         return result
 
     return infer
@@ -318,14 +327,14 @@ def _of_jdbc(text: str) -> int:
     match = _JDBC.fullmatch(text.strip())
     if match is None or not (1 <= int(match[2]) <= 12 and 1 <= int(match[3]) <= 31):
         raise Failed(f"{text!r:.60} is no time")
-    days = dates.days(int(match[1]), int(match[2]), 1) + int(match[3]) - 1
+    days = dates.days(int(match[1]) or 1, int(match[2]), 1) + int(match[3]) - 1
     hours, minutes, seconds = (int(part or 0) for part in match.group(4, 5, 6))
     fraction = int((match[7] or "").ljust(6, "0")[:6])
     return days * DAY + ((hours * 60 + minutes) * 60 + seconds) * SECOND + fraction
 
 
 def _to_date(text: str, pattern: str | None = None) -> int:
-    return dates.date_of_text(text) if pattern is None else read(text, pattern) // DAY
+    return dates.date_of_text(text) if pattern is None else read_loosely(text, pattern) // DAY
 
 
 _FIRST, _LAST = dates.days(1, 1, 1) * DAY, dates.days(10000, 1, 1) * DAY
@@ -339,7 +348,7 @@ def _ltz_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
             raise WrongTypes("the precision is 0 (seconds) or 3 (milliseconds)")
     else:
         takes(TEXT, TEXT, TEXT, least=1)(args)
-        _checked_format(args, reading=True)
+        _checked_format(args, check_reading)
         zone = constant(args[2]) if len(args) > 2 else None
         if isinstance(zone, str) and _zone(zone) is None:
             raise WrongTypes(f"there is no time zone {zone!r:.40}")
@@ -434,7 +443,7 @@ def _convert_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type
 
 def _convert_tz(text: str, of: str, to: str) -> str | None:
     """A time that a zone has twice is the second, as in ``SimpleDateFormat``."""
-    stamp = dates.stamp_of_text(text, 0)
+    stamp = dates.cut_to(read_loosely(text, USUAL), 0)
     if (zone := _java_zone(of)) is not None:
         offset = _offset(stamp, zone, True, 1)
         later = _offset(stamp - offset, zone, False)
@@ -444,7 +453,7 @@ def _convert_tz(text: str, of: str, to: str) -> str | None:
     return dates.stamp_text(stamp, 0)
 
 
-def _from_unixtime(seconds: int, pattern: str = "yyyy-MM-dd HH:mm:ss") -> str:
+def _from_unixtime(seconds: int, pattern: str = USUAL) -> str:
     stamp = seconds * SECOND
     if not _FIRST <= stamp < _LAST:
         raise Failed(f"{seconds} seconds are beyond the calendar")
@@ -453,7 +462,7 @@ def _from_unixtime(seconds: int, pattern: str = "yyyy-MM-dd HH:mm:ss") -> str:
 
 def _from_unixtime_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     takes(NUMERIC, TEXT, least=1)(args)
-    _checked_format(args, reading=False)
+    _checked_format(args, check_writing)
     return STRING
 
 
@@ -461,13 +470,13 @@ def _unix_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
     if not args:
         raise WrongTypes("a replay must give the same; use the event's time (a column), or a text as argument")
     takes(TEXT, TEXT, least=1)(args)
-    _checked_format(args, reading=True)
+    _checked_format(args, check_loosely)
     return BIGINT
 
 
-def _unix(text: str, pattern: str = "yyyy-MM-dd HH:mm:ss") -> int:
+def _unix(text: str, pattern: str = USUAL) -> int:
     try:
-        return read(text, pattern, more=True) // SECOND
+        return read_loosely(text, pattern) // SECOND
     except ValueError:
         return -(1 << 63)
 
@@ -495,14 +504,15 @@ FUNCTIONS: dict[str, Function] = {
     "DATE_FORMAT": Function(_format_types, formatted, bind=_date_format,
                             example="DATE_FORMAT(TIMESTAMP '2026-02-03 04:05:06', 'dd.MM.yyyy')", gives="03.02.2026",
                             says="by Java's letters"),
-    "TO_TIMESTAMP": Function(_read_types(TIMESTAMP_3), _tried(_to_timestamp),
+    "TO_TIMESTAMP": Function(_read_types(TIMESTAMP_3, check_reading), _tried(_to_timestamp),
                              example="TO_TIMESTAMP('03/Feb/2026:04:05:06', 'dd/MMM/yyyy:HH:mm:ss')",
                              gives="2026-02-03 04:05:06.000", says="NULL for what is none"),
     "TO_TIMESTAMP_LTZ": Function(_ltz_types, _of_epoch, bind=_ltz, example="TO_TIMESTAMP_LTZ(1770091506, 0)",
                                  gives="2026-02-03 04:05:06.000",
                                  says="of seconds (0) or milliseconds (3), or a text, its format and its time zone"),
-    "TO_DATE": Function(_read_types(DATE), _tried(_to_date), example="TO_DATE('03.02.2026', 'dd.MM.yyyy')",
-                        gives="2026-02-03", says="NULL for what is none"),
+    "TO_DATE": Function(_read_types(DATE, check_loosely), _tried(_to_date),
+                        example="TO_DATE('03.02.2026', 'dd.MM.yyyy')", gives="2026-02-03",
+                        says="NULL for what is none"),
     "FROM_UNIXTIME": Function(_from_unixtime_types, _from_unixtime, example="FROM_UNIXTIME(1770091506)",
                               gives="2026-02-03 04:05:06"),
     "UNIX_TIMESTAMP": Function(_unix_types, _unix, example="UNIX_TIMESTAMP('2026-02-03 04:05:06')", gives="1770091506",

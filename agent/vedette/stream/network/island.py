@@ -13,7 +13,7 @@ from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any
 
-from vedette.plan.query import Call, Column, Literal, Row, Scan, Statement
+from vedette.plan.query import MILLISECOND, Call, Column, Literal, Row, Scan, Statement
 from vedette.stream.expression import FAILURES, evaluator
 from vedette.stream.functions.javaregex import Patience
 from vedette.stream.keyed import Budget
@@ -21,6 +21,7 @@ from vedette.stream.network.lanes import Lanes
 from vedette.stream.network.waiting import Waiting
 from vedette.stream.operators.base import FOREVER, NEVER, AtWork, Operator, runs
 from vedette.stream.operators.stateless import Calc
+from vedette.stream.reader import by_receipt
 
 MAX_OVERRUNS = 10
 """Regular expressions of an island that take too long: with the last it is muted, as a rule would be."""
@@ -31,6 +32,7 @@ class Entry:
 
     def __init__(self, scan: Scan, mark_of: Callable[[Row], int | None]) -> None:
         self.scan, self.time_at, self.mark_of = scan, scan.time, mark_of
+        self.received = by_receipt(scan)
         self.timed = False
         """Whether a watermark makes a difference to anything below."""
         self.merged = False
@@ -44,6 +46,10 @@ class Entry:
         """Of each of ``rows`` its number among those of all entries."""
         self.islands: list[Island] = []
         self.outputs: list[tuple[Any, int]] = []
+
+    def in_time(self, row: Row) -> Row:
+        """The row, which is behind the watermark, at the next time that is not; a clock was set back."""
+        return (*row[: self.time_at], self.mark + MILLISECOND, *row[self.time_at + 1 :])
 
     def look(self) -> None:
         self.boundary = min((island.taps[self].boundary for island in self.islands), default=FOREVER)

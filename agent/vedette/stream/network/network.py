@@ -47,6 +47,8 @@ MAX_FORGOTTEN = 64 << 10
 
 MAX_STEP = 60_000_000
 """Of receipts at once, which is more than ``state/clock.py`` lets go by: then it is another clock."""
+RECEIPTS: Source = ("", "")
+"""Whose the times of receipt are."""
 _RECEIPTS = b""
 """In a delta in place of a fingerprint: how far the receipts are."""
 _WAITING = b"waiting"
@@ -187,6 +189,9 @@ class Network:
                 self._number += 1
         else:
             if time_at and time <= entry.mark:
+                if entry.received:
+                    row = entry.in_time(row)
+                    time = row[time_at]
                 self._catch_up(entry)
             rows.append(row)
             entry.order.append(self._number)
@@ -196,6 +201,7 @@ class Network:
                 entry.lanes.at = self._running
             else:
                 ahead = time - received_at if 0 < received_at < time else 0
+                source = RECEIPTS if entry.received else source
                 self._raise(entry, entry.lanes.take(source, mark - ahead, self._running))
         if len(rows) >= MAX_WAITING:
             self.drain()
@@ -224,7 +230,7 @@ class Network:
         """``feed`` of rows of ``scans[rule][0]``, one after the other; ``hosts``: whose each is."""
         entry = self._by_rule[rule][0]
         time_at, lanes, running = entry.scan.time, entry.lanes, self._running
-        if not entry.timed or not time_at:
+        if not entry.timed or not time_at or entry.received:
             for row, host in zip(rows, hosts, strict=True):
                 self.feed(rule, row, 0, (input, host or ""), received_at)
             return
@@ -265,6 +271,10 @@ class Network:
         self._running += gone
         for entry in self._timed:
             if entry.mark == NEVER:
+                continue
+            if entry.received:
+                gone_since = self._running - entry.lanes.at
+                self._raise(entry, entry.lanes.newest + gone_since // MILLISECOND * MILLISECOND)
                 continue
             mark = entry.lanes.least(self._running)
             if (beyond := min(gone, self._running - entry.lanes.at - IDLE)) > 0:

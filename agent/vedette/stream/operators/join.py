@@ -142,6 +142,7 @@ class IntervalJoin(Join):
         before, slots = len(output), self._slots[other][key]
         for number in slots[bisect_left(slots, low // self._slot) : bisect_right(slots, high // self._slot)]:
             for place, chunk in side.chunks((*key, number)):
+                self.budget.give_way()
                 for entry in chunk:
                     partner = entry[0]
                     at = partner[time]

@@ -1,4 +1,4 @@
-"""ROW_NUMBER(): the first rows of each key in a window, and the very first row of each key without one."""
+"""ROW_NUMBER(): the first rows of each key in a window; without one the very first by time, or the first to come."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Top(Operator):
 
     @classmethod
     def kind_for(cls, node: Any) -> type[Operator]:
-        return TopInWindow if node.window != (0, 0) else cls
+        return TopInWindow if node.window != (0, 0) else TopByReceipt if node.last > 1 else cls
 
     def push(self, port: int, rows: Sequence[Row]) -> None:
         time = self.time
@@ -126,6 +126,29 @@ class Top(Operator):
     def resume(self) -> None:
         self._waiting = [(row[self.time], repr(key), key) for key, row in self.first.values.items() if row]
         heapify(self._waiting)
+
+
+class TopByReceipt(Operator):
+    """The first rows of each key to come, each given at once: the time of receipt is their order."""
+
+    def __init__(self, node: query.Top, budget: Budget) -> None:
+        super().__init__(node, budget)
+        self.top = node
+        self.ranks: Table[int] = Table(budget, lambda rank: 32)
+        """How many rows of a key have come, up to the last that is given."""
+        self.tables.append(self.ranks)
+
+    def push(self, port: int, rows: Sequence[Row]) -> None:
+        first, last, output = self.top.first, self.top.last, []
+        for row in rows:
+            key = tuple([row[at] for at in self.top.keys])
+            rank = self.ranks.values.get(key, 0) + 1
+            if rank > last:
+                continue
+            self.ranks.put(key, rank)
+            if rank >= first:
+                output.append((*row, rank) if self.top.ranked else row)
+        self.emit(output)
 
 
 def _ranking(column: int, descending: bool, nulls_last: bool) -> tuple[Callable[[Row], Any], bool]:

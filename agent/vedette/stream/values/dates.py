@@ -84,7 +84,7 @@ def time_of_text(text: str) -> int:
     raise Failed(f"{text!r:.60} is no TIME")
 
 
-_STAMP = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?", re.ASCII)
+_STAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?", re.ASCII)
 
 
 def stamp_of_text(text: str, digits: int) -> int:
@@ -94,7 +94,7 @@ def stamp_of_text(text: str, digits: int) -> int:
     if match:
         year, month, day = int(match[1]), int(match[2]), int(match[3])
         hour, minute, second = (int(part or 0) for part in match.group(4, 5, 6))
-        if 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60:
+        if year and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60:
             day = min(day, month_length(year, month))
             fraction = cut_to(int((match[7] or "").ljust(6, "0")[:6]), digits)
             return days(year, month, day) * DAY + ((hour * 60 + minute) * 60 + second) * SECOND + fraction

@@ -24,6 +24,7 @@ class BadFormat(Failed):
     """Java does not take it, or it has letters that are not here."""
 
 
+@lru_cache(512)
 def _pieces(pattern: str) -> list[tuple[str, int]]:
     """Letters with how often they stand; texts with 0."""
     pieces: list[tuple[str, int]] = []
@@ -123,12 +124,9 @@ def _writers(pattern: str) -> tuple[Write, ...]:
     return tuple(_writer(letter, times) for letter, times in _pieces(pattern))
 
 
-def check(pattern: str, reading: bool) -> None:
-    """Raises ``BadFormat`` for one that cannot be written or read."""
-    if reading:
-        _reader(pattern)
-    else:
-        _writers(pattern)
+def check_writing(pattern: str) -> None:
+    """Raises ``BadFormat`` for a pattern that ``formatted`` does not write."""
+    _writers(pattern)
 
 
 def formatted(stamp: int, pattern: str) -> str:
@@ -181,12 +179,11 @@ def _reader(pattern: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
     return re.compile(text, re.ASCII), tuple(names)
 
 
-def read(text: str, pattern: str, *, more: bool = False) -> int:
-    """The timestamp that a text says, by the pattern; parts that are missing are those of 1970-01-01. ``more``: other
-    text may follow, but no digit. Raises Failed."""
+def read(text: str, pattern: str) -> int:
+    """The timestamp that a text says, by the pattern; parts that are missing are those of 1970-01-01. Raises Failed."""
     compiled, names = _reader(pattern)
-    match = compiled.match(text) if more else compiled.fullmatch(text)
-    if not match or text[match.end() : match.end() + 1].isdecimal():
+    match = compiled.fullmatch(text)
+    if not match:
         raise Failed(f"{text!r:.60} is not {pattern!r:.60}")
     parts: dict[str, Any] = dict(zip(names, match.groups(), strict=True))
     year = int(parts["year"]) if "year" in parts else 2000 + int(parts["short"]) if "short" in parts else 1970
@@ -205,3 +202,86 @@ def read(text: str, pattern: str, *, more: bool = False) -> int:
         days = dates.days(year, 1, 1) + int(parts["doy"]) - 1
     fraction = int(str(parts.get("fraction", "")).ljust(6, "0")[:6])
     return days * dates.DAY + ((hour * 60 + minute) * 60 + second) * dates.SECOND + fraction
+
+
+def check_reading(pattern: str) -> None:
+    """Raises ``BadFormat`` for a pattern that ``read`` does not read."""
+    _reader(pattern)
+
+
+# --- reading as SimpleDateFormat does
+
+_LOOSE = frozenset("yMLdDHkhKmsS")
+"""Letters that are numbers."""
+_PIVOT = 1947
+"""Two digits are a year from here on, whenever they are read; Java has the eighty years before today."""
+
+
+def read_loosely(text: str, pattern: str) -> int:
+    """As ``read``, but by Java's ``SimpleDateFormat``: a number has any digits and may be too large for its part, what
+    follows is not looked at, and the year is of this or the last century where ``y`` or ``yy`` reads two digits."""
+    parts = {"y": 1970, "M": 1, "d": 1}
+    at = 0
+    pieces = _pieces(pattern)
+    for (letter, times), (following, more) in zip(pieces, [*pieces[1:], ("", 0)], strict=True):
+        number = bool(times) and letter in _LOOSE and (letter not in "ML" or times < 3)
+        if number:
+            adjacent = more > 0 and following in _LOOSE and (following not in "ML" or more < 3)
+            end = at + times if adjacent else len(text)
+            at += len(text[at:]) - len(text[at:].lstrip(" \t"))
+            match = re.compile(r"-?\d{1,9}", re.ASCII).match(text, at, end)
+        else:
+            match = re.compile(_loose(letter, times), re.ASCII | re.IGNORECASE).match(text, at)
+        if match is None:
+            raise Failed(f"{text!r:.60} is not {pattern!r:.60}")
+        at = match.end()
+        if number:
+            value = int(match[0])
+            if letter == "y" and times <= 2 and len(match[0]) == 2 and match[0].isdecimal():
+                value = _PIVOT + (value - _PIVOT) % 100
+            parts["M" if letter == "L" else letter] = value
+        elif times and letter in "ML":
+            parts["M"] = [name[:3].lower() for name in _MONTHS].index(match[0][:3].lower()) + 1
+        elif times and letter == "a":
+            parts["a"] = 12 * (match[0].lower() == "pm")
+        elif times and letter in "XZ" and match[0] not in "Zz":
+            hours, minutes = int(match[0][1:3]), int(match[0][3:].lstrip(":") or 0)
+            parts["X"] = (hours * 60 + minutes) * (-1 if match[0][0] == "-" else 1)
+    year, month = divmod(parts["y"] * 12 + parts["M"] - 1, 12)
+    days = dates.days(year, month + 1, 1) + parts["d"] - 1
+    if "D" in parts:
+        days = dates.days(year, 1, 1) + parts["D"] - 1
+    hour = parts.get("H", parts.get("k", 0) % 24)
+    if "h" in parts or "K" in parts:
+        hour = parts.get("K", parts.get("h", 0) % 12) + parts.get("a", 0)
+    seconds = (hour * 60 + parts.get("m", 0) - parts.get("X", 0)) * 60 + parts.get("s", 0)
+    stamp = days * dates.DAY + seconds * dates.SECOND + parts.get("S", 0) * dates.MILLISECOND
+    if not 1 <= dates.civil(stamp // dates.DAY)[0] <= 9999:
+        raise Failed(f"{text!r:.60} is no date")
+    return stamp
+
+
+def _loose(letter: str, times: int) -> str:
+    """What a part that is no number reads. Raises BadFormat."""
+    match letter:
+        case _ if times == 0:
+            return f"(?-i:{re.escape(letter)})"
+        case "M" | "L":
+            return "|".join(f"{name}|{name[:3]}" for name in _MONTHS)
+        case "E":
+            return "|".join(f"{name}|{name[:3]}" for name in _DAYS)
+        case "X" if times <= 3:
+            return "Z|[+-]" + (r"\d\d", r"\d{4}", r"\d\d:\d\d")[times - 1]
+        case "Z":
+            return r"[+-]\d{4}"
+        case "a":
+            return "AM|PM"
+    raise BadFormat(f"{letter * times} is not read")
+
+
+@lru_cache(512)
+def check_loosely(pattern: str) -> None:
+    """Raises ``BadFormat`` for a pattern that ``read_loosely`` does not read."""
+    for letter, times in _pieces(pattern):
+        if times == 0 or letter not in _LOOSE:
+            _loose(letter, times)

@@ -15,7 +15,7 @@ from vedette.stream.values.types import Failed
 
 EXACT = Context(prec=120, rounding=ROUND_HALF_UP)
 """Wide enough for a product or a quotient of any two decimals, before it is rounded to its scale."""
-_WHOLE = re.compile(r"([+-]?)([0-9]*)(?:\.[0-9]*)?", re.ASCII)
+_WHOLE = re.compile(r"(?!\Z)([+-]?)(?!\Z)([0-9]*)(?:\.[0-9]*)?", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 SPACES = "".join(map(chr, range(33)))
@@ -78,10 +78,10 @@ def whole_of_float(value: float, name: str) -> int:
 
 def whole_of_text(text: str, name: str) -> int:
     """Raises ``Failed``."""
-    match = _WHOLE.fullmatch(text.strip(SPACES))
-    if not match or not match[2]:
+    match = _WHOLE.fullmatch(text.strip(" "))
+    if not match:
         raise Failed(f"{text!r:.60} is no {name}")
-    value, most = int(match[1] + match[2]), 1 << (BITS[name] - 1)
+    value, most = int(f"{match[1]}0{match[2]}"), 1 << (BITS[name] - 1)
     if not -most <= value < most:
         raise Failed(f"{text!r:.60} is beyond {name}")
     return value
@@ -128,13 +128,13 @@ def float_text(value: float, digits: str | None = None) -> str:
 
 def single_text(value: float) -> str:
     """As Java writes a float."""
-    if not math.isfinite(value) or value == 0:
-        return float_text(value)
-    for figures in range(1, 10):
-        text = f"{value:.{figures}g}"
-        if single(float(text)) == value:
-            break
-    return float_text(value, text)
+    return float_text(value, repr(nearest(value)))
+
+
+def nearest(value: float) -> float:
+    """The number with the fewest digits that is ``value`` when it is rounded to 32 bits."""
+    texts = (f"{value:.{figures}g}" for figures in range(1, 10))
+    return next((float(text) for text in texts if single(float(text)) == value), value)
 
 
 def decimal_text(value: Decimal) -> str:

@@ -50,8 +50,10 @@ MAX_SETS = 64
 _OF_WINDOW = {
     f"{kind}{end}": (kind, what)
     for kind in ("TUMBLE", "HOP", "SESSION")
-    for end, what in (("_START", "start"), ("_END", "end"), ("_ROWTIME", "time"))
+    for end, what in (("_START", "start"), ("_END", "end"), ("_ROWTIME", "time"), ("_PROCTIME", "time"))
 }
+_OTHER = {True: ("ROWTIME", "PROCTIME"), False: ("PROCTIME", "ROWTIME")}
+"""By whether a window is over PROCTIME() what of a function's name is wrong, and what is right."""
 
 
 def _calls(tree: Any) -> Iterator[Any]:
@@ -288,12 +290,13 @@ class Grouping:
             return Column(_AGGREGATES + self.aggregates.index(fold), fold.type)
         if isinstance(node, exp.Anonymous):
             name = trees.function_name(node)
+            received = self.time > 0 and self.relation.cols[self.time - 1].receipt
+            if name.endswith("TIME") and name in _OF_WINDOW and name.endswith("_PROCTIME") != received:
+                raise Wrong(node, f"{name} is of another time than its window", name.replace(*_OTHER[received]))
             if name in _OF_WINDOW:
                 return self.of_window(node, *_OF_WINDOW[name])
             if name in ("GROUPING", "GROUPING_ID"):
                 return self.grouping(node)
-            if name.endswith("_PROCTIME"):
-                raise Wrong(node, f"{name} would depend on the clock", name.replace("PROCTIME", "ROWTIME"))
         if isinstance(node, exp.Window):
             raise Wrong(node, "OVER beside GROUP BY", "a query around it")
         if isinstance(node, exp.Literal | exp.Null | exp.Boolean | trees.IntervalLiteral | trees.TimeLiteral):
@@ -387,14 +390,14 @@ class Grouping:
         bits = [Col("", BIGINT)] if self.sets else []
         sets = tuple(self.sets)
         if self.grid is not None:
-            cols = [replace(col, rowtime=False, window="") for col in cols]
+            cols = [replace(col, rowtime=False, window="", receipt=False) for col in cols]
             cols += [Col("", TIMESTAMP, window="start"), Col("", TIMESTAMP, window="end")]
             cols.append(Col("", relation.cols[self.time - 1].type, True, "time"))
             time = len(cols)
             cols += bits
             return Relation(Windowed(unnamed(cols), time, base.node, self.grid, keys, folds, sets, True), cols)
         window = self._window(relation, keys)
-        cols = [replace(col, rowtime=col.window == "time") for col in cols]
+        cols = [replace(col, rowtime=col.window == "time", receipt=False) for col in cols]
         time = next((at for at, col in enumerate(cols, 1) if col.rowtime), 0)
         if not sets:
             return Relation(Grouped(unnamed(cols), time, base.node, keys, folds, window), cols)

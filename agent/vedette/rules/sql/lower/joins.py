@@ -248,6 +248,8 @@ def stream_join(left: Relation, right: Relation, on: list[Expression], kind: str
         others = [*others, *terms.timed]
     else:
         left_time, right_time = _times(terms, width, node)
+        if left.cols[left_time - 1].receipt != right.cols[right_time - width - 1].receipt:
+            raise Wrong(node, "bounds between a time of receipt and another time", "two times of one kind")
         left = timed(left, left_time)
         right = timed(right, right_time - width)
 
@@ -353,9 +355,9 @@ def _joined_cols(left: list[Col], right: list[Col], kind: str, windows: bool) ->
     if kind in _HALF:
         return [*left]
     if kind in ("RIGHT", "FULL"):
-        left = [replace(col, rowtime=False, window="") for col in left]
+        left = [replace(col, rowtime=False, window="", receipt=False) for col in left]
     if kind in ("LEFT", "FULL"):
-        right = [replace(col, rowtime=False, window="") for col in right]
+        right = [replace(col, rowtime=False, window="", receipt=False) for col in right]
     if windows:
         right = [replace(col, window="") for col in right]
     return [*left, *right]

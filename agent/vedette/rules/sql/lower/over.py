@@ -17,13 +17,14 @@ from sqlglot import exp
 
 from vedette.plan.query import ALL_ROWS, PYTHON, Aggregate, Call, Column, Expression, Literal, Over, Top
 from vedette.rules.sql.lower.grouping import aggregate, inputs, over_columns
-from vedette.rules.sql.lower.relation import NO_BOUND, Rank, Relation, calc, timed, with_keys
+from vedette.rules.sql.lower.relation import NO_BOUND, Rank, Relation, calc, column_of, timed, with_keys
 from vedette.rules.sql.names import expressions
 from vedette.rules.sql.names.check import Checker
 from vedette.rules.sql.names.expressions import BIGINT, identity, microseconds, unnamed
-from vedette.rules.sql.names.scope import Col, Open, Scope
+from vedette.rules.sql.names.scope import Col, Open, Scope, time_column
 from vedette.rules.sql.parse import trees
 from vedette.rules.sql.parse.trees import Wrong, only
+from vedette.stream.aggregates.table import in_over
 
 OVERS = 1 << 19
 """Places of columns of OVER until the layout is known."""
@@ -77,15 +78,20 @@ def framed(scope: Scope, node: Any, windows: dict[str, Any]) -> Framed:
         raise Wrong(node, "OVER needs ORDER BY a time attribute", "OVER (PARTITION BY k ORDER BY event_time …)")
     by = plain.of(order.expressions[0].this)
     down = order.expressions[0].args.get("desc")
-    if down or not isinstance(by, Column) or not scope.col(by.index).rowtime:
+    if down or not isinstance(by, Column) or time_column(by, [scope.col(at) for at in range(1, by.index + 1)]) is None:
         raise Wrong(order, "OVER is ordered by a time attribute, ascending", "ORDER BY event_time")
     rows, span = frame_of(spec)
-    return Framed(fold, Frame(plain.all(spec.args.get("partition_by") or ()), by.index, rows, span))
+    if (rows, span) == (None, None) and scope.col(by.index).receipt:
+        rows = ALL_ROWS  # each by itself, as in Flink
+    return Framed(in_over(fold), Frame(plain.all(spec.args.get("partition_by") or ()), by.index, rows, span))
 
 
 def over(relation: Relation, overs: Sequence[Framed]) -> tuple[Relation, dict[int, int]]:
     """The relation with a column for each of ``overs``, and which: one ``Over`` for all of a frame."""
     places: dict[int, int] = {}
+    times = {item.frame.time for item in overs}
+    if len(times) > 1 and any(relation.cols[time - 1].receipt for time in times):
+        raise Wrong(None, "OVER by PROCTIME() beside OVER by another time", "a query around it")
     for frame in dict.fromkeys(item.frame for item in overs):
         mine = [item for item in overs if item.frame == frame]
         width = len(relation.cols)
@@ -167,18 +173,22 @@ def ranked(relation: Relation, conditions: list[Expression]) -> Relation:
     if not (window and set(window) <= set(rank.keys)):
         window = None
         at, descending, _ = rank.order[0]
-        if len(rank.order) != 1 or not base.cols[at - 1].rowtime or descending or (first, last) != (1, 1):
+        by_time = time_column(Column(at, base.cols[at - 1].type), base.cols)
+        received = by_time is not None and base.cols[at - 1].receipt
+        if len(rank.order) != 1 or by_time is None or descending or ((first, last) != (1, 1) and not received):
             raise Wrong(
                 rank.node,
                 "ROW_NUMBER() without a window would change rows already given",
                 "PARTITION BY window_start, window_end, … of a window; or the first of a key: "
-                "ORDER BY a time attribute, ascending, and n = 1",
+                "ORDER BY a time attribute, ascending, and n = 1; or ORDER BY PROCTIME()",
             )
+        base = timed(base, at)
     cols = [*base.cols, Col("", BIGINT)]
     top = Top(unnamed(cols), base.node.time, base.node, rank.keys, rank.order, first, last, window or (0, 0), True)
     ranked_rows = Relation(top, cols)
     exprs = [expressions.substituted(expr, lambda at, kind: Column(at or len(cols), kind)) for expr in rank.exprs]
-    out = calc(ranked_rows, exprs, relation.cols)
+    shown = [column_of(col.name, expr, ranked_rows) for col, expr in zip(relation.cols, exprs, strict=True)]
+    out = calc(ranked_rows, exprs, shown)
     return filtered(replace(out, open=relation.open), rest, rank.node)
 
 

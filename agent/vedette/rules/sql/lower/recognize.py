@@ -33,9 +33,11 @@ class _Rows(Checker):
     """Expressions over the rows of a match. ``defined``: the variable whose DEFINE it is; empty in MEASURES."""
 
     def __init__(
-        self, relation: Relation, name: str, variables: Sequence[str], defined: str, functions: Mapping[str, Own]
-    ) -> None:
+        self, relation: Relation, name: str, variables: Sequence[str], defined: str, functions: Mapping[str, Own],
+        received: bool,
+    ) -> None:  # fmt: skip
         super().__init__(_scope(relation, name, functions))
+        self.rowtime = "MATCH_PROCTIME" if received else "MATCH_ROWTIME"
         self.variables = variables
         self.defined = defined
         self.time = relation.cols[relation.node.time - 1].type
@@ -66,7 +68,7 @@ class _Rows(Checker):
         name = trees.function_name(node)
         if name in _OFFSETS:
             return self.offset(node, name)
-        if name == "MATCH_ROWTIME":
+        if name in ("MATCH_ROWTIME", self.rowtime):
             return Call(patterns.ROWTIME, (), self.time)
         self.refused(node, name)
         if name in AGGREGATES:
@@ -130,7 +132,9 @@ def recognized(relation: Relation, name: str, tree: Any, functions: Mapping[str,
     """MATCH_RECOGNIZE over the table ``name``: a column for each key and each measure. Raises Wrong."""
     plain = Checker(_scope(relation, name, functions))
     keys = [_key(plain, key) for key in tree.args.get("partition") or ()]
-    relation = timed(relation, _time(plain, tree, relation.cols))
+    time = _time(plain, tree, relation.cols)
+    received = relation.cols[time - 1].receipt
+    relation = timed(relation, time)
     variables = [variable.name for variable in tree.args["pattern"]]
     definitions = tree.args.get("define") or ()
     every = [*variables, *(definition.alias for definition in definitions)]
@@ -139,13 +143,13 @@ def recognized(relation: Relation, name: str, tree: Any, functions: Mapping[str,
         variable = definition.alias
         if variable in defines:
             raise Wrong(definition.args["alias"], f"{variable} is defined twice")
-        condition = _Rows(relation, name, every, variable, functions).condition(definition.this)
+        condition = _Rows(relation, name, every, variable, functions, received).condition(definition.this)
         if variable in variables:  # another one is checked, and means nothing
             defines[variable] = condition
-    cols = [replace(relation.cols[at - 1], rowtime=False, window="") for at in keys]
+    cols = [replace(relation.cols[at - 1], rowtime=False, window="", receipt=False) for at in keys]
     measures: list[Expression] = []
     for measure in tree.args.get("measures") or ():
-        value = _Rows(relation, name, variables, "", functions).of(measure.this)
+        value = _Rows(relation, name, variables, "", functions, received).of(measure.this)
         measures.append(value)
         cols.append(Col(measure.alias, value.type, isinstance(value, Call) and value.name == patterns.ROWTIME))
     if not cols:

@@ -14,14 +14,21 @@ from sqlglot import exp
 
 from vedette.plan.grid import MAX_PARTS, Grid
 from vedette.plan.query import (
+    METADATA,
     MILLISECOND,
     Assign,
     Calc,
     Call,
     Column,
+    Expand,
     Expression,
+    Field,
     Grouped,
+    Literal,
+    LookupJoin,
+    Named,
     Node,
+    Scan,
     Type,
     Union,
 )
@@ -34,6 +41,7 @@ from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import WrongTypes
 
 TIMESTAMP = Type("TIMESTAMP", 3)
+RECEIPT = METADATA["received_at"]
 NO_BOUND = "ROW_NUMBER() without a bound in the WHERE of the query around it"
 
 
@@ -103,16 +111,50 @@ def column_of(name: str, value: Expression, relation: Relation) -> Col:
 
 def timed(relation: Relation, time: int) -> Relation:
     """The relation with ``time`` as its time attribute."""
+    if relation.cols[time - 1].receipt:
+        cols = [replace(col, rowtime=at == time, receipt=False) for at, col in enumerate(relation.cols, 1)]
+        return replace(relation, node=by_receipt(relation.node, time), cols=cols)
     if relation.node.time == time:
         return relation
     calc = Calc(unnamed(relation.cols), time, relation.node, identity(relation.cols))
     return replace(relation, node=calc)
 
 
+def by_receipt(node: Node, time: int) -> Node:
+    """The node with the column ``time``, which is that of receipt, as its time attribute. Raises Wrong."""
+    match node:
+        case Scan():
+            mark = Call("-", (Column(time, RECEIPT), Literal(MILLISECOND, Type("INTERVAL_SECOND"))), RECEIPT)
+            return replace(node, time=time, mark=mark)
+        case Calc(exprs=exprs) if isinstance(column := exprs[time - 1], Column):
+            return replace(node, time=time, input=by_receipt(node.input, column.index))
+        case Union():
+            return replace(node, time=time, parts=tuple(by_receipt(part, time) for part in node.parts))
+        case LookupJoin() | Expand() if time <= len(node.input.columns):
+            return replace(node, time=time, input=by_receipt(node.input, time))
+    raise Wrong(None, "a row of several has no time of receipt", "the window's time, or the rows' own")
+
+
+def with_receipt(node: Node) -> tuple[Node, int]:
+    """The node with a column of the time of receipt, and which. Raises Wrong."""
+    source = Field("received_at", True)
+    match node:
+        case Scan():
+            if source in node.sources:
+                return node, node.sources.index(source) + 1
+            columns = (*node.columns, Named(source.path, RECEIPT))
+            return replace(node, columns=columns, sources=(*node.sources, source)), len(columns)
+        case Calc():
+            below, at = with_receipt(node.input)
+            columns = (*node.columns, Named("", RECEIPT))
+            return replace(node, input=below, columns=columns, exprs=(*node.exprs, Column(at, RECEIPT))), len(columns)
+    raise Wrong(None, "PROCTIME() stands over one table", "p AS PROCTIME() in CREATE TABLE, and p here")
+
+
 def windowed(relation: Relation, grid: Grid, keys: tuple[int, ...]) -> Relation:
     """The relation with window_start, window_end and window_time behind its columns."""
     rowtime = relation.cols[relation.node.time - 1].type
-    cols = [replace(col, rowtime=False, window="") for col in relation.cols]
+    cols = [replace(col, rowtime=False, window="", receipt=False) for col in relation.cols]
     cols += [
         Col("window_start", TIMESTAMP, window="start"),
         Col("window_end", TIMESTAMP, window="end"),
@@ -170,7 +212,9 @@ def together(relations: list[Relation], trees: list[Any]) -> Relation:
         same = [relation.cols[at] for relation in relations]
         kind = common(trees[0], [col.type for col in same])
         windows = {col.window for col in same}
-        cols.append(Col(col.name, kind, all(col.rowtime for col in same), windows.pop() if len(windows) == 1 else ""))
+        window = windows.pop() if len(windows) == 1 else ""
+        receipt = all(col.receipt for col in same)
+        cols.append(Col(col.name, kind, all(col.rowtime for col in same), window, receipt))
     parts = []
     for relation in relations:
         exprs = [

@@ -24,7 +24,18 @@ from vedette.plan.query import Column, Expression, Grouped
 from vedette.rules.sql.lower.grouping import Grouping, group_of, has_aggregates
 from vedette.rules.sql.lower.joins import conditions_of, joined
 from vedette.rules.sql.lower.over import OVERS, Framed, framed, over, rank
-from vedette.rules.sql.lower.relation import NO_BOUND, Relation, calc, column_of, finished, renamed, together, united
+from vedette.rules.sql.lower.relation import (
+    NO_BOUND,
+    RECEIPT,
+    Relation,
+    calc,
+    column_of,
+    finished,
+    renamed,
+    together,
+    united,
+    with_receipt,
+)
 from vedette.rules.sql.lower.sources import Env, Query, with_views
 from vedette.rules.sql.names import expressions
 from vedette.rules.sql.names.catalog import EVENTS, MAX_COLUMNS, Catalog
@@ -32,7 +43,7 @@ from vedette.rules.sql.names.check import Checker
 from vedette.rules.sql.names.expressions import BIGINT, unnamed
 from vedette.rules.sql.names.scope import Col, Open, Part, Scope
 from vedette.rules.sql.parse import trees
-from vedette.rules.sql.parse.trees import Wrong, named, only
+from vedette.rules.sql.parse.trees import Wrong, is_proctime, named, only
 
 
 def selected(query: Query) -> Relation:
@@ -153,6 +164,12 @@ def plain(query: Query, relation: Relation, items: list[tuple[str, Any, int]]) -
     ranks: list[Any] = []
 
     def hook(node: Any) -> Expression | None:
+        nonlocal relation
+        if is_proctime(node):
+            below, at = with_receipt(relation.node)
+            if at > len(relation.cols):
+                relation = replace(relation, node=below, cols=[*relation.cols, Col("", RECEIPT, receipt=True)])
+            return Column(at, RECEIPT)
         if not isinstance(node, exp.Window):
             return None
         if isinstance(node.this, exp.Anonymous) and trees.function_name(node.this) == "ROW_NUMBER":
@@ -164,22 +181,22 @@ def plain(query: Query, relation: Relation, items: list[tuple[str, Any, int]]) -
         return Column(OVERS + overs.index(framed_fold), framed_fold.aggregate.type)
 
     checker = Checker(query.scope, hook)
-    exprs: list[Expression] = []
-    cols: list[Col] = []
-    for name, node, at in items:
-        value: Expression = Column(at, query.scope.col(at).type) if at else checker.of(node)
-        exprs.append(value)
-        cols.append(column_of(name, value, relation))
+    names = [name for name, _, _ in items]
+    exprs = [Column(at, query.scope.col(at).type) if at else checker.of(node) for _, node, at in items]
+
+    def shown(below: Relation) -> list[Col]:
+        return [column_of(name, value, below) for name, value in zip(names, exprs, strict=True)]
+
     opened = open_table(query)
     if ranks:
         if len(ranks) > 1 or overs or relation.rank is not None:
             raise Wrong(ranks[-1], "one ROW_NUMBER() stands in a query, without other OVER", "a query around it")
-        return rank(query.scope, relation, ranks[0], exprs, cols, opened, windows)
+        return rank(query.scope, relation, ranks[0], exprs, shown(relation), opened, windows)
     if relation.rank is not None:
         raise Wrong(relation.rank.node, NO_BOUND, "WHERE n <= 3")
     state, places = over(relation, overs)
     exprs = [expressions.substituted(expr, lambda at, kind: Column(places.get(at) or at, kind)) for expr in exprs]
-    return replace(calc(state, exprs, cols), open=opened)
+    return replace(calc(state, exprs, shown(state)), open=opened)
 
 
 MAX_QUERIES = 200

@@ -99,7 +99,7 @@ def view_of(lowering: Queries, view: View, env: Env) -> Relation:
 def scanned(table: Table, asked: Open, functions: Mapping[str, Own]) -> Relation:
     """Scan and Calc of a table; ``asked``: the fields that the statement asks of ``events``."""
     physical = [column for column in table.columns if column.value is None]
-    cols = [Col(column.name, column.type or STRING) for column in physical]
+    cols = [Col(column.name, column.type or STRING, receipt=column.metadata == "received_at") for column in physical]
     sources = [Field(column.metadata or column.path, bool(column.metadata)) for column in physical]
     if table.open:
         for path in asked.wanted:
@@ -140,7 +140,7 @@ def scanned(table: Table, asked: Open, functions: Mapping[str, Own]) -> Relation
         mark = expressions.substituted(watermark, lambda index, kind: exprs[index - 1])
         time = place.index
     if time:
-        all_cols[time - 1] = replace(all_cols[time - 1], rowtime=True)
+        all_cols[time - 1] = replace(all_cols[time - 1], rowtime=True, receipt=False)
     physical_time = time if time <= len(cols) else 0
     scan = Scan(
         tuple(Named(source.path, col.type) for source, col in zip(sources, cols, strict=True)),

@@ -315,7 +315,10 @@ class Catalog:
     @staticmethod
     def _column(column: Any) -> TableColumn:
         name = column.this.name
-        if (value := column.args.get("value")) is not None:
+        value = column.args.get("value")
+        if trees.is_proctime(value):
+            return TableColumn(name, METADATA["received_at"], metadata="received_at", node=column)
+        if value is not None:
             return TableColumn(name, None, value=value, node=column)
         (kind,) = column.args["kind"]
         if not (metadata := column.args.get("metadata")):

@@ -20,7 +20,7 @@ from vedette.rules.sql.names.catalog import Own
 from vedette.rules.sql.names.expressions import BIGINT, BOOLEAN, INT, NULL, columns, of_outer_query
 from vedette.rules.sql.names.scope import Scope
 from vedette.rules.sql.parse import trees
-from vedette.rules.sql.parse.reader import word_list
+from vedette.rules.sql.parse.reader import ALONE
 from vedette.rules.sql.parse.trees import Wrong, function_name, named, only, operands
 from vedette.stream.aggregates.table import AGGREGATES
 from vedette.stream.functions.library import LIBRARY
@@ -38,7 +38,7 @@ def number(node: Any, text: str) -> Literal:
         text += "."
     if re.fullmatch(r"-?\d*\.\d*", text) and any(map(str.isdigit, text)):
         whole, _, fraction = text.removeprefix("-").partition(".")
-        digits = max(1, len(whole)) + len(fraction) if fraction else max(1, len(whole.lstrip("0")))
+        digits = len(whole) + len(fraction) if fraction else max(1, len(whole.lstrip("0")))
         if digits <= 38:
             return Literal(Decimal(text), Type("DECIMAL", digits, len(fraction)))
     elif re.fullmatch(r"-?(\d+\.?\d*|\.\d+)[eE][+-]?\d{1,4}", text):
@@ -102,10 +102,6 @@ MAX_DEPTH = 60
 _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _RANGES = (exp.In, exp.Like, exp.Between, exp.SimilarTo, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Not)
-_CLOCK = word_list(
-    """CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_ROW_TIMESTAMP LOCALTIME LOCALTIMESTAMP CURRENT_USER
-    USER_ID SESSION_USER SYSTEM_USER CURRENT_CATALOG CURRENT_DATABASE"""
-)
 _SYNONYMS = {"CHARACTER_LENGTH": "CHAR_LENGTH", "CEILING": "CEIL", "POW": "POWER", "SUBSTR": "SUBSTRING", "MOD": "%"}
 _WINDOW_WORDS = ("TUMBLE", "HOP", "SESSION")
 Hook = Callable[[Any], Expression | None]
@@ -161,8 +157,9 @@ class Checker:
         return self.path(node, [part.name for part in identifiers], bool(node.this.args.get("quoted")))
 
     def path(self, node: Any, names: list[str], quoted: bool) -> Expression:
-        if len(names) == 1 and not quoted and names[0].upper() in _CLOCK:
-            raise Wrong(node, f"{names[0].upper()} would depend on the clock or the session", "event_time")
+        if len(names) == 1 and not quoted and names[0].upper() in ALONE:
+            reason = f"{names[0].upper()} is no name: it would depend on the clock or the session"
+            raise Wrong(node, reason, f"`{names[0]}` in backticks, or event_time")
         outer = self.scope.outer
         of_outer = outer is not None and len(names) > 1 and any(part.alias == names[0] for part in outer.parts)
         if of_outer and any(part.alias == names[0] for part in self.scope.parts):
@@ -203,7 +200,14 @@ class Checker:
         only(node, "this", "expressions", "offset", "safe")
         if len(node.expressions) != 1:
             raise Wrong(node, "one index stands in [ ]")
-        return self.call(node, "ITEM", (self.of(node.this), self.of(node.expressions[0])))
+        value, at = self.of(node.this), self.of(node.expressions[0])
+        if value.type.name == "ROW" and isinstance(at, Literal):
+            names = [name for name, _ in value.type.args]
+            place = at.value - 1 if type(at.value) is int else names.index(at.value) if at.value in names else -1
+            if not 0 <= place < len(names):
+                raise Wrong(node, f"{value.type} has no field {at.value!r:.40}")
+            return self.call(node, "FIELD", (value,), (names[place],))
+        return self.call(node, "ITEM", (value, at))
 
     # literals
 
@@ -226,7 +230,7 @@ class Checker:
         return Literal(value, Type("BINARY", len(value)))
 
     def moment(self, node: Any) -> Expression:
-        text = node.args["text"]
+        text = re.sub(r"^\d{1,3}(?=-)", lambda year: year[0].zfill(4), node.args["text"])
         try:
             match node.this:
                 case "DATE":

@@ -23,18 +23,22 @@ GROWN = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Col:
-    """A column of a relation. ``window``: ``start``, ``end`` or ``time`` of the window that it tells."""
+    """A column of a relation. ``window``: ``start``, ``end`` or ``time`` of the window that it tells. ``receipt``: a
+    time of receipt, which becomes the time attribute where it is asked for."""
 
     name: str
     type: Type
     rowtime: bool = False
     window: str = ""
+    receipt: bool = False
 
 
 def time_column(value: Expression, cols: Sequence[Col]) -> int | None:
     """The index of the time attribute among ``cols`` that ``value`` is; None for any other expression."""
-    is_time = isinstance(value, Column) and 0 < value.index <= len(cols) and cols[value.index - 1].rowtime
-    return value.index if is_time and isinstance(value, Column) else None
+    if not isinstance(value, Column) or not 0 < value.index <= len(cols):
+        return None
+    col = cols[value.index - 1]
+    return value.index if col.rowtime or col.receipt else None
 
 
 @dataclass(slots=True)

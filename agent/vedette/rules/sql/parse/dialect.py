@@ -14,13 +14,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from vedette.rules.sql.parse import reader
 from vedette.rules.sql.parse.clauses import Patterns, Windows
-from vedette.rules.sql.parse.reader import SqlError, Text, check_size, cut, word_list
+from vedette.rules.sql.parse.reader import SqlError, Text, check_name, check_size, cut
 from vedette.rules.sql.parse.trees import (
     ColumnDef,
     CreateFunction,
@@ -30,6 +31,7 @@ from vedette.rules.sql.parse.trees import (
     SetOfStatements,
 )
 from vedette.rules.sql.parse.values import Literals
+from vedette.rules.sql.parse.words import word_list
 
 
 class Definitions(Literals):
@@ -131,7 +133,7 @@ class Definitions(Literals):
             column = self.expression(ColumnDef(this=name, value=self.value()))
             self._comment()
             return column
-        kind = self.type()
+        kind = self.column_type()
         metadata = None
         if self.words("METADATA"):
             metadata = (self.text() if self._match(TokenType.FROM) else name.name,)
@@ -297,6 +299,8 @@ def _check_covered(tree: Any, chunk: list[Token], noted: set[int], text: Text) -
     """Nothing that says something is lost between the tokens and the tree."""
     seen = set(noted)
     for node in tree.walk():
+        if isinstance(node, exp.Identifier):
+            check_name(node, text)
         if node._meta and "start" in node._meta:
             seen.add(node._meta["start"])
     for token in chunk:

@@ -20,10 +20,16 @@ from typing import Any, ClassVar, NoReturn
 from sqlglot import exp, parser, tokens
 from sqlglot.tokenizer_core import Token, TokenType
 
+from vedette.rules.sql.parse.words import RESERVED, VALUES, word_list
+
 MAX_TOKENS = 50_000
 """Words, numbers and signs of one statement."""
 MAX_NESTING = 40
 """Brackets, CASEs and signs within each other."""
+
+
+ALONE = {*VALUES, "UNKNOWN"}
+"""Words that are no names where they stand alone: ``names/check.py`` says what they are."""
 
 
 class SqlError(ValueError):
@@ -35,10 +41,6 @@ class SqlError(ValueError):
         self.line = line
         self.column = column
         self.hint = hint
-
-
-def word_list(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
 
 
 class Text:
@@ -73,6 +75,15 @@ _WORDS = {
     "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
     **{kind.replace("_", " "): TokenType[kind] for kind in _NAMESAKES},
 }
+
+
+def check_name(identifier: exp.Identifier, text: Text) -> None:
+    """Raise SqlError for a word that Flink reserves."""
+    word = identifier.name
+    alone = isinstance(identifier.parent, exp.Column) and not identifier.parent.args.get("table")
+    if not identifier.args.get("quoted") and word.upper() in RESERVED and not (alone and word.upper() in ALONE):
+        place = text.place(identifier.meta.get("start", 0))
+        raise SqlError(f"{word.upper()} is no name: Flink reserves the word", *place, f"`{word}` in backticks")
 
 
 class Tokenizer(tokens.Tokenizer):
@@ -156,6 +167,7 @@ class Reader(parser.Parser):
     PLACEHOLDER_PARSERS: ClassVar[dict[Any, Any]] = {}
     JOIN_KINDS = {TokenType.INNER, TokenType.CROSS, TokenType.OUTER}
     JOIN_METHODS = {TokenType.NATURAL}
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
 
     def reset(self) -> None:
         super().reset()
@@ -185,7 +197,13 @@ class Reader(parser.Parser):
         identifier = self._parse_id_var(any_token=False)
         if not isinstance(identifier, exp.Identifier):
             self.expected("a name")
+        check_name(identifier, Text(self.sql))  # some go into no tree
         return identifier
+
+    def _parse_primary(self) -> Any:
+        if self._match_pair(TokenType.DOT, TokenType.NUMBER):  # .5
+            return self.expression(exp.Literal.number(f".{self._prev.text}"), self._prev)
+        return super()._parse_primary()
 
     def text(self) -> str:
         if not self._match(TokenType.STRING):

@@ -42,6 +42,11 @@ def function_name(node: Any) -> str:
     return str(name.name if isinstance(name, exp.Identifier) else name).upper()
 
 
+def is_proctime(node: Any) -> bool:
+    """Whether it is PROCTIME(), the time of receipt."""
+    return isinstance(node, exp.Anonymous) and function_name(node) == "PROCTIME" and not node.expressions
+
+
 def operands(node: Any) -> list[Any]:
     """The operands that a chain of AND (or of OR) joins, left to right, brackets around the same opened."""
     kind = type(node)

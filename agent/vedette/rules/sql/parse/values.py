@@ -14,8 +14,9 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from vedette.plan.query import Type
-from vedette.rules.sql.parse.reader import MAX_NESTING, Reader, word_list
+from vedette.rules.sql.parse.reader import MAX_NESTING, Reader
 from vedette.rules.sql.parse.trees import Call, IntervalLiteral, TimeLiteral, WindowFunction
+from vedette.rules.sql.parse.words import word_list
 
 _INTERVAL_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 _SIMPLE_TYPES = {
@@ -76,6 +77,11 @@ class Literals(Reader):
             )
         if self._curr.text.upper() == "ARRAY" and self._curr.token_type is TokenType.VAR:
             raise self.error("write the element's type in ARRAY<…>", None, f"ARRAY<{parsed}>")
+        return parsed
+
+    def column_type(self, depth: int = 0) -> Type:
+        """The type of a column or of what is nested in one, which may say whether it takes NULL."""
+        parsed = self.type(depth)
         if not self.words("NOT", "NULL"):
             self._match(TokenType.NULL)
         return parsed
@@ -114,11 +120,11 @@ class Literals(Reader):
             self.take(TokenType.LT, "<")
         args: tuple[Any, ...]
         if name == "ARRAY":
-            args = (self.type(depth),)
+            args = (self.column_type(depth),)
         elif name == "MAP":
-            key = self.type(depth)
+            key = self.column_type(depth)
             self.take(TokenType.COMMA, ",")
-            args = (key, self.type(depth))
+            args = (key, self.column_type(depth))
         else:
             args = self._row_fields(depth)
         self.take(close, "> or ," if name == "ROW" else ">")
@@ -129,7 +135,7 @@ class Literals(Reader):
         while True:
             column = self.name()
             self.noted.add(column.meta.get("start", -1))
-            fields.append((column.name, self.type(depth)))
+            fields.append((column.name, self.column_type(depth)))
             if self._curr.token_type is TokenType.STRING:
                 self.text()
             if not self._match(TokenType.COMMA):
@@ -335,7 +341,7 @@ class Calls(Literals):
             if not what or not (words("ON", "EMPTY") or words("ON", "ERROR")):
                 self.expected(f"a clause of {name} or )")
             clause = self._prev.text.upper()
-            if clause in options or (name == "JSON_EXISTS" and clause == "EMPTY"):
+            if clause in options[::2] or (name == "JSON_EXISTS" and clause == "EMPTY"):
                 self.expected(f"each clause of {name} once")
             options += [clause, what]
         return self.call(name, args, *options, kind=kind)
