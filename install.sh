@@ -181,8 +181,8 @@ place_of_installation() {
             die 2 "$prefix was copied or moved from $named, whose configuration and data it names: nothing is done with it"
         prefix=$named
     fi
-    for name in releases current; do # a folder .lock: of a run that was killed
-        [ -n "$named" ] || [ -d "$prefix/.lock" ] || [ ! -e "$prefix/$name" ] ||
+    for name in releases current; do # .lock/vedette: of a run that was killed
+        [ -n "$named" ] || [ -e "$prefix/.lock/vedette" ] || { [ ! -e "$prefix/$name" ] && [ ! -L "$prefix/$name" ]; } ||
             die 2 "$prefix holds releases of another program: give a folder of its own with --prefix"
     done
     [ -z "$home" ] || [ "$action" != install ] || [ "$home" = "$real" ] ||
@@ -664,6 +664,7 @@ lock() {
     if [ -e /proc/self/fd/9 ] && [ "$(inode "$prefix/.lock")" != "$(inode /proc/self/fd/9)" ]; then
         die 40 "another run of install.sh has just ended in $prefix: run this again"
     fi
+    : >"$prefix/.lock/vedette"
 }
 
 # hand_over ACTION: what follows is done by the program of $release, which has just been tried, as this very process, which

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -213,7 +214,7 @@ def _intel(spark: SparkSession, rows: DataFrame, intel: Lookup, about: DataFrame
         *frames.PLACE, "counted_at", F.col("entity.kind").alias("kind"), F.lower("entity.value").alias("entity")
     )
     if kinds is not None and not kinds & {"cidr", "domain"}:
-        hits = F.broadcast(intel.rows.withColumns({"value": F.lower("value"), "entity": F.lower("value")}))
+        hits = F.broadcast(intel.rows.withColumns({"value": _value(), "entity": _value()}))
     else:
         asked = each.select("kind", "entity").distinct().persist()
         try:
@@ -239,6 +240,11 @@ def _intel(spark: SparkSession, rows: DataFrame, intel: Lookup, about: DataFrame
     return rows.join(F.broadcast(by_place), frames.PLACE, "left").withColumn("intel", F.coalesce("intel", nothing))
 
 
+def _value() -> Column:
+    """An indicator as entities are written: in lower case, an address of IPv4 within IPv6 as that of IPv4."""
+    return F.regexp_replace(F.lower("value"), r"^::ffff:(\d+\.\d+\.\d+\.\d+)$", "$1")
+
+
 def _exact(asked: DataFrame, intel: DataFrame) -> DataFrame:
     """Indicators whose value an entity of the same kind has, or for a domain, ends with."""
     labels = F.split("entity", r"\.")
@@ -248,7 +254,7 @@ def _exact(asked: DataFrame, intel: DataFrame) -> DataFrame:
     )
     domains = F.when((F.col("kind") == "domain") & (F.size(labels) >= 2), above).otherwise(F.array("entity"))
     keys = asked.select("kind", "entity", F.explode(domains).alias("value"))
-    indicators = intel.where("kind != 'cidr'").withColumn("value", F.lower("value"))
+    indicators = intel.where("kind != 'cidr'").withColumn("value", _value())
     return F.broadcast(keys).join(indicators, ["kind", "value"]).select(*_HIT.names)
 
 
@@ -272,12 +278,15 @@ Networks = dict[int, dict[int, dict[int, list[str]]]]
 """Version of the protocol -> bits behind the prefix -> prefix -> ranges as they were written."""
 
 
+_MAPPED = re.compile(r"^::ffff:(?=\d+\.\d+\.\d+\.\d+$)", re.IGNORECASE)
+
+
 def networks(ranges: list[str]) -> Networks:
     """``ranges`` by prefix; texts that are none are left out."""
     by_version: Networks = {4: defaultdict(lambda: defaultdict(list)), 6: defaultdict(lambda: defaultdict(list))}
     for text in ranges:
         try:
-            network = ipaddress.ip_network(text.strip(), strict=False)
+            network = ipaddress.ip_network(_MAPPED.sub("", text.strip()), strict=False)
         except (ValueError, AttributeError):
             continue
         shift = network.max_prefixlen - network.prefixlen

@@ -21,7 +21,7 @@ from spark_jobs.jobs.baselines import baselines
 from spark_jobs.jobs.campaigns import campaigns
 from spark_jobs.jobs.coverage import coverage
 from spark_jobs.jobs.ingest import ingest
-from spark_jobs.jobs.job import COUNT, DURATION, FOLDER, Job, spark_job
+from spark_jobs.jobs.job import DURATION, FOLDER, SPAN, Job, spark_job
 from spark_jobs.jobs.maintain import maintain
 from spark_jobs.jobs.noise import noise
 from spark_jobs.jobs.report import report
@@ -47,9 +47,9 @@ NAMES = tuple(str(command.name) for command, _ in COMMANDS)
 @click.option("--lookups", type=FOLDER, metavar="DIR", help="Folder of the lookups.")
 @click.option("--rules", type=FOLDER, metavar="PATH", help="Of coverage.  [default: LANDING/rules, if it is there]")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the report's page.")
-@click.option("--days", type=COUNT, default=1, show_default=True, help="Days that the report spans.")
+@click.option("--days", type=SPAN, default=1, show_default=True, help="Days that the report spans.")
 @click.option("--keep", multiple=True, metavar="TABLE=DAYS", help="Of maintain; may be repeated.")
-@click.option("--landing-days", type=COUNT, metavar="N", help="Of maintain: days of the landing that are kept.")
+@click.option("--landing-days", type=SPAN, metavar="N", help="Of maintain: days of the landing that are kept.")
 @click.option("--skip", type=click.Choice(NAMES), multiple=True, help="Leave a job out; may be repeated.")
 @click.option("--now", is_flag=True, help="Run every job, due or not.")
 @click.option("--every", type=DURATION, metavar="TIME", help="Go on, looking each TIME (30s, 5m, …); else once.")

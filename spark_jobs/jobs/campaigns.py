@@ -38,7 +38,7 @@ from spark_jobs.findings import merging, moves, sessions
 from spark_jobs.findings.weight import Way, decoy, weighed
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.intake.own import EXERCISE, OWN, threats_of
-from spark_jobs.jobs.job import COUNT, Job, days_options, lookups_option, spark_job
+from spark_jobs.jobs.job import SPAN, Job, days_options, lookups_option, spark_job
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.schema import ALERTS, CAMPAIGNS, ENTITY_SITE_5M, RULES
 from spark_jobs.tables.tables import Tables
@@ -59,7 +59,7 @@ Row: TypeAlias = dict[str, Any]
 
 @spark_job()
 @days_options(DAYS, "Days looked at.", most=MAX_DAYS)
-@click.option("--session-days", type=COUNT, default=2, show_default=True, help="Last days, whose sessions are written.")
+@click.option("--session-days", type=SPAN, default=2, show_default=True, help="Last days, whose sessions are written.")
 @lookups_option("Folder with the lookup intel.")
 def campaigns(job: Job, last: date, days: int, session_days: int, lookups: Lookups | None) -> str:
     """Find entities at many sites, and sessions.

@@ -109,7 +109,11 @@ def spark_job(*, tables: bool = True, name: str | None = None) -> Callable[[Call
     return command
 
 
-def days_options(days: int, what: str, most: int | None = None) -> Callable[[Callable[..., str]], Callable[..., str]]:
+MOST_DAYS = 36_525
+"""A hundred years."""
+
+
+def days_options(days: int, what: str, most: int = MOST_DAYS) -> Callable[[Callable[..., str]], Callable[..., str]]:
     """``--date`` (as ``last``) and ``--days``."""
 
     def added(run: Callable[..., str]) -> Callable[..., str]:
@@ -179,9 +183,12 @@ def _day(text: str) -> date:
     if text in ("today", "yesterday"):
         return today - timedelta(days=text == "yesterday")
     try:
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
         raise ValueError(f"expects YYYY-MM-DD, today or yesterday, not {text!r}") from None
+    if day.year not in YEARS:
+        raise ValueError(f"expects a day of {YEARS[0]} to {YEARS[-1]}, not {text!r}")
+    return day
 
 
 def _backend(text: str) -> str:
@@ -190,6 +197,8 @@ def _backend(text: str) -> str:
     return text
 
 
+YEARS = range(1970, 2200)
+"""Of days that can be counted from and shown."""
 FOLDER = Value("folder", _folder)
 """A folder's path or URL, without a slash at its end."""
 FILE = click.Path(path_type=Path)
@@ -202,3 +211,5 @@ DAY = Value("day", _day)
 """A UTC date."""
 BACKEND = Value("backend", _backend)
 COUNT = click.IntRange(1)
+SPAN = click.IntRange(1, MOST_DAYS)
+"""Of days."""

@@ -24,6 +24,7 @@ In this order, each step whole by itself and harmless when done again:
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime, timedelta
@@ -39,7 +40,7 @@ from spark_jobs.intake.counts import COUNTS, counted_from
 from spark_jobs.intake.published import Published
 from spark_jobs.intake.sources import KafkaSource, LandingSource
 from spark_jobs.jobs.ingest import LANDED, published_at
-from spark_jobs.jobs.job import COUNT, DAY, FOLDER, Job, Value, pair, spark_job
+from spark_jobs.jobs.job import COUNT, DAY, FOLDER, SPAN, Job, Value, pair, spark_job
 from spark_jobs.tables import manifest, storage
 from spark_jobs.tables.schema import ALERTS, RULES, TABLES, WIN_5M
 from spark_jobs.tables.tables import Tables
@@ -60,15 +61,15 @@ def _kept(text: str) -> tuple[str, int]:
     divided = sorted(table.name for table in TABLES.values() if table.partition is not None)
     if name not in divided:
         raise ValueError(f"no table of days: {name!r}; there are {', '.join(divided)}")
-    if not days.isdecimal() or not int(days):
-        raise ValueError(f"expects a number from 1, not {days!r}")
+    if not re.fullmatch(r"[1-9][0-9]{0,4}", days):
+        raise ValueError(f"expects a number from 1 to 99999, not {days!r}")
     return name, int(days)
 
 
 @spark_job()
 @click.option("--date", "last", type=DAY, default="yesterday", show_default=True, metavar="DAY",
               help="Last day that has ended: YYYY-MM-DD or yesterday, in UTC.")  # fmt: skip
-@click.option("--days", type=COUNT, default=DAYS, show_default=True, help="Days gone over.")
+@click.option("--days", type=SPAN, default=DAYS, show_default=True, help="Days gone over.")
 @click.option("--keep", type=Value("kept", _kept), multiple=True, metavar="TABLE=DAYS",
               help="Forget older days of a table; may be repeated.")  # fmt: skip
 @click.option("--vacuum-hours", type=COUNT, default=VACUUM_HOURS, show_default=True,
@@ -76,7 +77,7 @@ def _kept(text: str) -> tuple[str, int]:
 @click.option("--max-rewrite", type=COUNT, default=MAX_REWRITE, show_default=True,
               help="Alerts of a day that are rewritten at most.")  # fmt: skip
 @click.option("--landing", type=FOLDER, metavar="DIR", help="With --landing-days: the landing.")
-@click.option("--landing-days", type=COUNT, metavar="N", help="Days of the landing that are kept.")
+@click.option("--landing-days", type=SPAN, metavar="N", help="Days of the landing that are kept.")
 @click.option("--checkpoints", type=FOLDER, metavar="DIR", help="Those of ingest.  [default: TABLES/_checkpoints]")
 def maintain(
     job: Job, last: date, days: int, keep: tuple[tuple[str, int], ...], vacuum_hours: int, max_rewrite: int,

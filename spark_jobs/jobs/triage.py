@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from spark_jobs.common.plain import plain
-from spark_jobs.jobs.job import Job, Value, spark_job
+from spark_jobs.jobs.job import YEARS, Job, Value, spark_job
 from spark_jobs.report.figures import Line
 from spark_jobs.report.triage import NEW, STATES, decide, decisions, mistake, words
 from spark_jobs.tables.ask import Reader
@@ -31,6 +31,8 @@ def _until(text: str) -> datetime:
         until = datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:
         raise ValueError(f"expects days such as 30d, or YYYY-MM-DD, not {text!r}") from None
+    if until.year not in YEARS:
+        raise ValueError(f"expects a day until {YEARS[-1]}, not {text!r}")
     if until <= now:
         raise ValueError(f"{text} has passed")
     return until

@@ -135,7 +135,7 @@ def severity(column: str = "level") -> str:
 
 def time(at: datetime) -> str:
     """SQL: a time, UTC as every reader's session is."""
-    return f"CAST('{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)"
+    return f"CAST('{at.astimezone(UTC).replace(tzinfo=None).isoformat(' ', 'microseconds')}' AS TIMESTAMP)"
 
 
 def text(value: str) -> str:

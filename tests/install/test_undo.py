@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -254,16 +255,27 @@ def test_folders_after_an_installation_that_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--uninstall",), ("--rollback",)])
-def test_another_programs_releases(tmp_path: Path, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("lock", [Path.touch, Path.mkdir])
+def test_another_programs_releases(tmp_path: Path, options: tuple[str, ...], lock: Callable[[Path], None]) -> None:
     """A prefix below which another program keeps releases is refused, and nothing of them is deleted."""
     host = Stubbed(tmp_path)
     (host.folder / "srv/app/releases/7").mkdir(parents=True)
     (host.folder / "srv/app/current").symlink_to("releases/7")
-    (host.folder / "srv/app/.lock").touch()  # of that program, too
+    lock(host.folder / "srv/app/.lock")  # of that program, too
     done = host.run(host.release("1"), "--prefix", "/srv/app", *options)
     assert done.code == 2, done.text
     assert "/srv/app holds releases of another program" in done.text
     assert sorted(path.name for path in (host.folder / "srv/app").rglob("*")) == [".lock", "7", "current", "releases"]
+
+
+def test_another_programs_link(tmp_path: Path) -> None:
+    """Also one to a disk that is not mounted yet."""
+    host = Stubbed(tmp_path)
+    (host.folder / "srv/app").mkdir()
+    (host.folder / "srv/app/current").symlink_to("/mnt/none/releases/7")
+    done = host.run(host.release("1"), "--prefix", "/srv/app")
+    assert (done.code, "holds releases of another program" in done.text) == (2, True), done.text
+    assert (host.folder / "srv/app/current").readlink() == Path("/mnt/none/releases/7")
 
 
 def test_a_dry_run_by_an_ordinary_user() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from typing import NamedTuple
 
 from pydantic import Field, field_validator
@@ -149,6 +149,8 @@ def _until(text: str, now: datetime) -> datetime | None:
     try:
         days = _LATER.fullmatch(text)
         until = now + timedelta(days=int(days[1])) if days else datetime.fromisoformat(text)
+        if until.year == MAXYEAR:
+            return None
         until = until.replace(tzinfo=UTC) if until.tzinfo is None else until.astimezone(UTC)
     except (ValueError, OverflowError):
         raise Problem(422, f"{text!r} is no time", where="expires",

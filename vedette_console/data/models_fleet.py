@@ -293,7 +293,8 @@ class DecisionMade(Model):
 
 
 class ReportRow(Model):
-    """A report that can be read; ``state`` is ``made``, ``making`` or ``failed``."""
+    """A report that can be read; ``state`` is ``made``, ``making`` or ``failed``; ``made_at``: when it was begun, all
+    until then is in it; ``whole``: its days were over then."""
 
     name: str
     since: str
@@ -302,3 +303,4 @@ class ReportRow(Model):
     bytes: int
     state: str
     error: str = ""
+    whole: bool

@@ -18,10 +18,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from typing import TypeAlias
 
 from spark_jobs.tables.ask import LEVELS
+from vedette.model.event import address
 from vedette.model.times import seconds
 from vedette_console.web import Problem
 
@@ -294,6 +295,8 @@ class _Parser:
         if begin >= len(self.text) or self.text[begin].isspace() or self.text[begin] in "()":
             raise wrong(begin + 1, f"{field} has no value", f'write {field}{op}VALUE without a blank; "" is no text')
         pattern = self.pattern(begin)
+        if field in ("ip", "entity") and len(pattern.parts) == 1 and (own := address(pattern.parts[0])):
+            pattern = Pattern((str(own),))
         if field in ("since", "from", "to"):
             return self.time(field, op, "*".join(pattern.parts), start, begin)
         if op == ":" and field not in NUMBERS:
@@ -328,9 +331,11 @@ class _Parser:
                 age = timedelta(seconds=seconds(text))
             except (ValueError, OverflowError):
                 raise wrong(begin + 1, f"{text!r} is no duration", "write since:30m, since:24h, since:7d") from None
-            at = self.now - min(age, MAX_AGE)
+            at: datetime | None = self.now - min(age, MAX_AGE)
         else:
             at = _at(text, begin, whole_day=field == "to")
+        if at is None:
+            return All()
         if field == "to":
             self.until = at if self.until is None else min(at, self.until)
         else:
@@ -370,10 +375,12 @@ def _number(field: str, text: str, begin: int) -> float:
     return float(text)
 
 
-def _at(text: str, begin: int, *, whole_day: bool) -> datetime:
-    """A day, or a time; of a day with ``whole_day`` its end."""
+def _at(text: str, begin: int, *, whole_day: bool) -> datetime | None:
+    """A day, or a time; of a day with ``whole_day`` its end. None: of the first year or the last, an open end."""
     try:
         at = datetime.fromisoformat(text)
+        if at.year in (MINYEAR, MAXYEAR):
+            return None
         at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
         if whole_day and len(text) <= len("2026-11-20"):
             at += timedelta(days=1)

@@ -2,12 +2,14 @@
 
 In the folder, ``NAME.html`` is a report, ``NAME.making`` says that one is asked for, ``NAME.failed`` why it was not
 made; where the disk takes that no more, the console knows it until it ends. What was asked for when the console ended
-is made when it starts again. A report is of all sites, so only who sees all of them gets it.
+is made when it starts again. A report is of all sites, so only who sees all of them gets it. A file's time is when its
+report was begun: that of a day that had not ended is no report of that day, and the daily one is made over it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +33,7 @@ from vedette_console.web import Problem
 
 MAX_DAYS = 31
 MAX_LISTED = 400
+EARLIEST = date(2000, 1, 1)
 MAX_ASKED, MAX_OWN = 8, 3
 """Reports that wait or are made: of all users, and of one."""
 LOOK_SECONDS = 600.0
@@ -96,14 +99,20 @@ class Reports:
             raise none("report") from None
 
     async def asked(self, who: Principal, days: int = 1, last: date | None = None) -> ReportRow:
-        """Ask for the report of the ``days`` days up to ``last`` (None: today). Raises Problem 403, 409, 422, 503."""
+        """Ask for the report of the ``days`` days up to ``last`` (None: today), also for one that is there. Raises
+        Problem 403, 409, 422, 503."""
         if not who.sites("read").all:
             raise Problem(403, "a report is of all sites, and you do not see all", what_to_do="ask an admin for one")
         if self._folder is None:
             raise Problem(503, "reports have no folder", what_to_do="start the console with --reports DIR")
         if not 1 <= days <= MAX_DAYS:
             raise Problem(422, f"a report has 1 to {MAX_DAYS} days", where="days", what_to_do="write a number of days")
-        wanted = period(last or self._clock().date(), days)
+        today = self._clock().date()
+        if last is not None and not EARLIEST <= last <= today:
+            raise Problem(
+                422, f"the last day is from {EARLIEST} to today", where="until", what_to_do="write 2026-11-22"
+            )
+        wanted = period(last or today, days)
         name = f"report-{wanted.since}-{wanted.until}"
         row = None
         while row is None:  # again, where another asked for it in vain meanwhile
@@ -145,8 +154,9 @@ class Reports:
         if state == "made" and made_at is None:
             return None
         return ReportRow(
-            name=name, since=match[1], until=match[2], made_at=made_at, bytes=size, state=state, error=error
-        )
+            name=name, since=match[1], until=match[2], made_at=made_at, bytes=size, state=state, error=error,
+            whole=made_at is not None and made_at.date() > date.fromisoformat(match[2]),
+        )  # fmt: skip
 
     async def _make_all(self) -> None:
         """Make what is asked for, one after the other."""
@@ -157,9 +167,10 @@ class Reports:
             assert self._folder is not None
             failed, making = self._folder / f"{name}.failed", self._folder / f"{name}.making"
             try:
-                first, last = date.fromisoformat(match[1]), date.fromisoformat(match[2])
-                html = await self._pool.work(_html, CONSOLE, period(last, (last - first).days + 1))
+                first, last, begun = date.fromisoformat(match[1]), date.fromisoformat(match[2]), self._clock()
+                html = await self._pool.work(_html, CONSOLE, period(last, (last - first).days + 1, begun))
                 await asyncio.to_thread(storage.replace, self._folder / f"{name}.html", html)
+                os.utime(self._folder / f"{name}.html", (begun.timestamp(), begun.timestamp()))
                 failed.unlink(missing_ok=True)
                 making.unlink(missing_ok=True)
             except Exception as error:
@@ -174,16 +185,17 @@ class Reports:
                 del self._waiting[name]
 
     async def _daily(self) -> None:
-        """Ask for the report of the day before, once the hour has come, unless it is there."""
+        """Ask for the report of the day before, once the hour has come, unless it was made since."""
         steady = Steady("the daily report")
         while True:
             now = self._clock()
             yesterday = now.date() - timedelta(days=1)
-            name = f"report-{yesterday}-{yesterday}"
             assert self._folder is not None
             assert self._hour is not None
+            due = now.replace(hour=self._hour, minute=0, second=0, microsecond=0)
             with steady:
-                if now.hour >= self._hour and not (self._folder / f"{name}.html").exists():
+                row = self._row(self._folder, f"report-{yesterday}-{yesterday}")
+                if now >= due and (row is None or row.made_at is None or row.made_at < due):
                     await self.asked(CONSOLE, 1, yesterday)
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -120,6 +120,12 @@ def write_rules(files: Mapping[str, str], folder: Path) -> None:
             raise Problem(422, f"{name}: not a text in UTF-8", where="rules") from error
 
 
+def rules_in(folder: Path) -> list[RuleFile]:
+    """What ``write_rules`` wrote there, by path; none where there is no such folder. Raises OSError."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [RuleFile(path=str(path.relative_to(folder)), text=path.read_bytes().decode()) for path in files]
+
+
 def below(folder: Path, path: str) -> Path:
     """The place of the rule file ``path`` of a request. Raises Problem 422."""
     try:

@@ -40,7 +40,7 @@ from vedette.rawlog.segment import Segment, SegmentFile, segments
 from vedette.system.durable import write_whole
 from vedette.system.ending import to_its_end
 from vedette.system.wallclock import utc_now
-from vedette_console.fleet.authoring import is_rule, write_rules
+from vedette_console.fleet.authoring import is_rule, rules_in, write_rules
 from vedette_console.fleet.hunts import moment
 from vedette_console.fleet.live import Live
 from vedette_console.fleet.means import rule_options
@@ -255,7 +255,6 @@ class Run:
     created: int
     route: bool
     sites: dict[str, str]
-    texts: list[dict[str, Any]]
     state: str = "queued"
     why: str = ""
     began: int = 0
@@ -292,7 +291,9 @@ class Backtests:
         runs = []
         for path in self._folder.glob("*/job.json"):
             with suppress(OSError, ValueError, TypeError):
-                runs.append(Run(**orjson.loads(path.read_bytes())))
+                row = orjson.loads(path.read_bytes())
+                row.pop("texts", None)  # which stood here before
+                runs.append(Run(**row))
         return sorted(runs, key=lambda run: run.created)
 
     async def _write(self, run: Run) -> Run:
@@ -318,8 +319,7 @@ class Backtests:
             raise Problem(403 if agents else 409, f"{name} has no raw logs that {who.name} may try rules on",
                           where="source", what_to_do="copy raw logs of agents there, a folder an agent")  # fmt: skip
         title = ", ".join(file.path for file in order.rules if is_rule(file.path))[:200]
-        run = Run(secrets.token_hex(8), who.who, title, order.reason, name, since, until, now, order.route, sites,
-                  [file.model_dump() for file in order.rules])  # fmt: skip
+        run = Run(secrets.token_hex(8), who.who, title, order.reason, name, since, until, now, order.route, sites)
         waiting = [user_of(run.by) for run in self._runs.values() if run.state not in OVER]
         if len(waiting) >= WAITING or waiting.count(who.name) >= OWN:
             raise Problem(429, "too many backtests wait", what_to_do="wait for one to end, or cancel one")
@@ -386,16 +386,20 @@ class Backtests:
         """Blocking. Raises Problem 404."""
         run = self._find(who, id)
         counts = Counts()
-        notes: list[str] = []
+        notes, texts = list[str](), list[RuleFile]()
+        try:
+            texts = rules_in(self._folder / id / "rules")
+        except OSError as error:
+            notes = [f"its rules cannot be read: {error}"]
         if run.state == "done":
             try:
                 counts = read(self._folder / id / "matches", run.since, run.until, run.sites)
             except (OSError, ValueError) as error:
-                notes = [f"its matches cannot be read: {error}"]
+                notes.append(f"its matches cannot be read: {error}")
         return BacktestPage(
             backtest=row(run, who), events=counts.events, agents=len(run.sites), rules=counts.rules, hosts=counts.hosts,
             by_hour=counts.by_hour, matches=counts.matches, matches_count=counts.matches_count,
-            notes=[*notes, *counts.notes], not_run=run.not_run, texts=[RuleFile(**text) for text in run.texts],
+            notes=[*notes, *counts.notes], not_run=run.not_run, texts=texts,
         )  # fmt: skip
 
     def _find(self, who: Principal, id: str) -> Run:

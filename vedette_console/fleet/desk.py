@@ -1,7 +1,7 @@
 """Requests to hosts in the background: asked once, awaited as long as they hold, over outages and restarts.
 
-    REQUESTS/ID/console.json     who asked here and what for, whom at which site (``notes.py``); the rest is
-                                 ``region/requests.py``'s
+    REQUESTS/ID/console.json     who asked here and what for, whom at which site (``notes.py``)
+    REQUESTS/ID/.rules/          the rule files of a hunt, for its page; the rest is ``region/requests.py``'s
 
 * A request is on disk, signed and noted, before it is sent: a console that is killed in the middle goes on with its
   next start, by asking for what lacks (``region.requests.converse``). Agents take a request once, however often it
@@ -42,6 +42,7 @@ from vedette.system import foreign
 from vedette.system.folders import locked
 from vedette.system.trouble import Backoff
 from vedette.system.wallclock import BELIEVED, WallClock, utc_now
+from vedette_console.fleet.authoring import write_rules
 from vedette_console.fleet.means import as_given, need_authorities, need_broker, need_key, need_requests, revoked_now
 from vedette_console.fleet.models_asked import AgentAnswer, Job
 from vedette_console.fleet.notes import ACT, Note, Notes, Totals
@@ -50,6 +51,8 @@ from vedette_console.settings import Settings
 from vedette_console.steady import Steady
 from vedette_console.web import Problem, written
 
+RULES = ".rules"
+"""No agent is called so."""
 NO_ANSWER, ANSWERING, NOT_TAKEN = "no answer", "answering", "not taken"
 
 
@@ -262,9 +265,10 @@ class Desk:
 
     async def ask(
         self, request: Request, key: Ed25519PrivateKey, sites: Mapping[str, str], *, title: str, by: str,
-        alert: str = "", more: Mapping[str, Any] | None = None,
+        alert: str = "", more: Mapping[str, Any] | None = None, rules: Mapping[str, str] | None = None,
     ) -> Asked:  # fmt: skip
-        """Make a request and begin to ask it; ``sites``: whom, with the site of each. Raises Problem."""
+        """Make a request and begin to ask it; ``sites``: whom, with the site of each; ``rules``: texts by path. Raises
+        Problem."""
         need_broker(self._settings)
         folder, authorities = need_requests(self._settings), need_authorities(self._settings)
         if self.fault:
@@ -286,6 +290,7 @@ class Desk:
         def begin() -> Collection:
             revoked = revoked_now(self._settings)
             collection = Collection.begin(folder, request, key, [*sites], authorities, revoked, alert=alert)
+            write_rules(rules or {}, folder / request.id / RULES)
             note.write(folder / request.id)
             return collection
 
@@ -346,6 +351,7 @@ class Desk:
                     self._news(asked.note.id)
                     await asyncio.sleep(backoff.failed())
                     fresh = False  # what was sent is asked for again, what was not is sent then
+            asked.queued = False
             await self._settle(asked, backoff)
         except Exception as error:  # what nobody foresaw of a host: the next start goes on, or a cancel
             asked.outage = str(error) or repr(error)

@@ -13,12 +13,11 @@ from vedette.region import requests
 from vedette.region.hunts import added
 from vedette.system import foreign
 from vedette.system.wallclock import utc_now
-from vedette_console.fleet.authoring import Authoring, said
-from vedette_console.fleet.desk import Asked, Desk, answer_row, job, totals_of
+from vedette_console.fleet.authoring import Authoring, rules_in, said
+from vedette_console.fleet.desk import RULES, Asked, Desk, answer_row, job, totals_of
 from vedette_console.fleet.documents import Contents, Documents
 from vedette_console.fleet.live import Beat, Live
 from vedette_console.fleet.means import need_requests, reasoned, signer
-from vedette_console.fleet.models import RuleFile
 from vedette_console.fleet.models_asked import HostCount, HuntOrder, HuntPage, HuntRow, Match, RuleCount
 from vedette_console.fleet.notes import Note
 from vedette_console.fleet.sight import Sight
@@ -62,16 +61,19 @@ class Hunts:
         more = {
             "since": since, "until": until, "group": order.group,
             "not_run": [said(finding) for finding in findings][:SHOWN_NOTES],
-            "texts": [file.model_dump() for file in order.rules],
         }  # fmt: skip
         title = ", ".join(titles)[:200] or "rules that others look at"
-        asked = await self._desk.ask(request, key, whom, title=title, by=who.who, more=more)
-        return page(asked, who)
+        texts = {file.path: file.text or "" for file in order.rules}
+        asked = await self._desk.ask(request, key, whom, title=title, by=who.who, more=more, rules=texts)
+        return await asyncio.to_thread(page, asked, who)
 
     def listed(self, who: Principal, offset: int = 0, limit: int = 50) -> Listing[HuntRow]:
-        part = part_of(self._desk.notes.listed(who, "hunt"), offset, limit, lambda brief: self._desk.note(brief.id))
-        rows = [row(note, who, self._at_hand(note, who)) for note in part.items if note is not None]
-        return Listing(items=rows, total=part.total, next=part.next)
+        part = part_of(self._desk.notes.listed(who, "hunt"), offset, limit, lambda brief: self._row(brief.id, who))
+        return Listing(items=[row for row in part.items if row is not None], total=part.total, next=part.next)
+
+    def _row(self, id: str, who: Principal) -> HuntRow | None:
+        note = self._desk.note(id)
+        return None if note is None else row(note, who, self._at_hand(note, who))
 
     def _at_hand(self, note: Note, who: Principal) -> Asked | None:
         """The hunt with its replies, where the note's totals are not all, or not for ``who``; None: it is damaged, or
@@ -159,7 +161,11 @@ def _share(asked: Asked, agent: str) -> float:
 
 
 def page(asked: Asked, who: Principal) -> HuntPage:
-    """A hunt, of the agents that ``who`` may see."""
+    """A hunt, of the agents that ``who`` may see. Blocking; raises Problem 503."""
+    try:
+        texts = rules_in(asked.collection.folder / RULES)
+    except OSError as error:
+        raise Problem(503, f"its rules cannot be read: {error}") from error
     note, seen = asked.note, asked.note.seen(who)
     hosts = {agent: host for agent, host in [*asked.hosts.items()] if agent in seen}
     agents = [agent for agent in asked.collection.answers if agent in seen]
@@ -179,7 +185,7 @@ def page(asked: Asked, who: Principal) -> HuntPage:
         agents_count=len(agents), rules=rules,
         hosts=sorted(by_host, key=lambda host: (-host.matches, host.agent))[:SHOWN_AGENTS],
         matches=matches[:SHOWN_MATCHES], matches_count=len(matches), not_run=[*map(str, more.get("not_run", []))],
-        notes=notes[:SHOWN_NOTES], texts=[RuleFile(**text) for text in more.get("texts", [])],
+        notes=notes[:SHOWN_NOTES], texts=texts,
     )  # fmt: skip
 
 

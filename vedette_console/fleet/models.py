@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, StringConstraints
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints
 
 from vedette.system.within import NAME
 from vedette_console.web import Model, Sent
@@ -25,6 +25,17 @@ class RuleFile(Sent):
 
     path: Annotated[str, StringConstraints(pattern=rf"^{_PART}(/{_PART}){{0,7}}$")]
     text: Annotated[str, StringConstraints(max_length=256 << 10)] | None
+
+
+def _bounded(files: list[RuleFile]) -> list[RuleFile]:
+    if sum(len(file.text or "") for file in files) > MAX_TEXTS:
+        raise ValueError(f"the files have more than {MAX_TEXTS:,} characters together")
+    return files
+
+
+MAX_TEXTS = 1 << 20
+Rules = Annotated[list[RuleFile], Field(min_length=1, max_length=50), AfterValidator(_bounded)]
+"""Files that are kept with what is done by them."""
 
 
 class Finding(Model):
@@ -371,6 +382,8 @@ class Proposed(Model):
     """What the files were laid over: "the rules' folder …" or "bundle NAME-VERSION"."""
     bundle: str = ""
     """Path below the folder of ``fleet.toml``."""
+    sha256: str = ""
+    """Of the bundle, in hex; empty: it did not come so far, or is to be signed elsewhere."""
     problems: list[Finding] = Field(default_factory=list)
     summary: str = ""
     """What the build said: rules, test events, bytes."""

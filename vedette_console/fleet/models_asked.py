@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool, StringConstraints
 
 from vedette.system.within import NAME
-from vedette_console.fleet.models import Finding, Name, Reason, RequestId, RuleFile, RuleText
+from vedette_console.fleet.models import Finding, Name, Reason, RequestId, RuleFile, Rules, RuleText
 from vedette_console.web import Listing, Model, Sent
 
 
@@ -120,7 +120,7 @@ class HuntOrder(Sent):
     """``POST /hunts``: rules over what hosts have stored. ``group``: a label expression, or "all"; ``agents``: instead
     of it. ``since``: a time, or how long ago (``7d``)."""
 
-    rules: Annotated[list[RuleFile], Field(min_length=1, max_length=50)]
+    rules: Rules
     group: Annotated[str, StringConstraints(max_length=500)] = ""
     agents: Annotated[list[Name], Field(max_length=1000)] = Field(default_factory=list)
     since: Annotated[str, StringConstraints(max_length=40)] = "30d"
@@ -265,7 +265,7 @@ class Tested(Model):
 class BacktestOrder(Sent):
     """``POST /backtests``: rules over exported raw logs. ``since``, ``until``: a time, or how long ago."""
 
-    rules: Annotated[list[RuleFile], Field(min_length=1, max_length=50)]
+    rules: Rules
     since: Annotated[str, StringConstraints(max_length=40)] = ""
     until: Annotated[str, StringConstraints(max_length=40)] = ""
     route: StrictBool = True

@@ -4,28 +4,29 @@ Each step is done by what a command does, with the same checks; where the consol
 with the commands that go on. What it signs stands in the fleet's own record, as by any signer.
 
     WORK/proposals/ID/proposal.json     how far it is; replaced whole
+    WORK/proposals/ID/fleet.toml        the file as it was before
     WORK/proposals/ID/rules/            the rules that were built, while they are
 
 The files are laid over the present rules and built by a child, ``vedette bundle build``, with its checks and its words:
 with a rule of the proposal that does not run, or a test event that fails, nothing is built. In ``fleet.toml`` the text
-around the group's bundle stays as people wrote it; what the new text means is what the old one means but for this
-bundle (``with_bundle``). One proposal at a time, others wait, of one user OWN; in a bundle file of its own: none that
-is there is written over, and that of a proposal that is refused is taken away. Nothing is put in force that is not this
-proposal: when the file has other changes, or other documents wait for signatures, it is refused.
+around the group's bundle stays as people wrote it (``fleettoml.py``). One proposal at a time, others wait, of one user
+OWN; in a bundle file of its own: none that is there is written over, and that of a proposal that is refused is taken
+away. Nothing is put in force that is not this proposal: when the file has other changes, or other documents wait for
+signatures, it is refused. Its bundle and its changes are on disk before they are anywhere else: after a kill the
+documents say what became of it, and what is neither in force nor staged is taken back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import secrets
 import shutil
-import tomllib
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import orjson
 import structlog
@@ -43,6 +44,7 @@ from vedette.system.wallclock import utc_now
 from vedette.system.within import within
 from vedette_console.fleet.authoring import below, write_rules
 from vedette_console.fleet.documents import Contents, Documents
+from vedette_console.fleet.fleettoml import bundle_line, with_bundle
 from vedette_console.fleet.live import Live
 from vedette_console.fleet.means import key_of, need_trust, rule_options
 from vedette_console.fleet.models import Finding, Moved, Proposal, Proposed, RuleFile
@@ -53,84 +55,6 @@ from vedette_console.settings import Settings
 from vedette_console.web import Listing, Problem, part_of
 
 log = structlog.get_logger()
-
-DEFAULT = "default"
-_GROUP = re.compile(r"\s*\[\[\s*group\s*\]\]")
-_TABLE = re.compile(r"\s*\[")
-_BELOW = re.compile(r"\s*\[\s*group\s*\.")
-
-
-def with_bundle(text: str, group: str, ruleset: str, path: str) -> str:
-    """``text`` with the bundle at ``path`` for the rule set of a group. Raises ValueError when it must be done by
-    hand."""
-    wanted = _meant(text, group, ruleset, path)
-    if tomllib.loads(text) == wanted:
-        return text
-    lines = text.splitlines(keepends=True)
-    for start, end in _blocks(lines):
-        if group not in "".join(lines[start:end]):
-            continue
-        # Only the change of the right group's block gives what is wanted.
-        for block in (_replaced(lines[start:end], ruleset, path), _added(lines[start:end], ruleset, path)):
-            changed = "".join([*lines[:start], *block, *lines[end:]])
-            with suppress(tomllib.TOMLDecodeError):
-                if tomllib.loads(changed) == wanted:
-                    return changed
-    raise ValueError(f"the bundle of group {group} cannot be changed in the text: write {_line(ruleset, path)} there")
-
-
-def _meant(text: str, group: str, ruleset: str, path: str) -> dict[str, Any]:
-    """The document that ``text`` becomes. Raises ValueError."""
-    document = tomllib.loads(text)
-    groups = [table for table in document.get("group", []) if isinstance(table, dict) and table.get("name") == group]
-    if len(groups) != 1:
-        raise ValueError(f"{len(groups) or 'no'} groups are called {group}")
-    bundles = groups[0].get("bundles", {})
-    if ruleset == DEFAULT and DEFAULT not in bundles:
-        groups[0]["bundle"] = path
-    else:
-        groups[0]["bundles"] = {**bundles, ruleset: path}
-    return document
-
-
-def _blocks(lines: list[str]) -> list[tuple[int, int]]:
-    """Begin and end of each [[group]] with its tables, by lines."""
-    blocks = []
-    for start in (number for number, line in enumerate(lines) if _GROUP.match(line)):
-        end = start + 1
-        while end < len(lines) and (not _TABLE.match(lines[end]) or _BELOW.match(lines[end])):
-            end += 1
-        blocks.append((start, end))
-    return blocks
-
-
-def _line(ruleset: str, path: str) -> str:
-    return f'bundle = "{path}"' if ruleset == DEFAULT else f'bundles = {{ {ruleset} = "{path}" }}'
-
-
-def _replaced(block: list[str], ruleset: str, path: str) -> list[str]:
-    key = rf"(?:{re.escape(ruleset)}|\"{re.escape(ruleset)}\")"
-    forms = [re.compile(rf"^(\s*bundles\s*=\s*\{{.*?[{{,\s]{key}\s*=\s*)(?:\"[^\"]*\"|'[^']*')")]
-    if ruleset == DEFAULT:
-        forms.insert(0, re.compile(r"^(\s*bundle\s*=\s*)(?:\"[^\"]*\"|'[^']*')"))
-    if any(re.match(r"\s*\[\s*group\s*\.\s*bundles\s*\]", line) for line in block):
-        forms.append(re.compile(rf"^(\s*{key}\s*=\s*)(?:\"[^\"]*\"|'[^']*')"))
-    for form in forms:
-        replaced = [form.sub(lambda match: f'{match[1]}"{path}"', line) for line in block]
-        if replaced != block:
-            return replaced
-    return block
-
-
-def _added(block: list[str], ruleset: str, path: str) -> list[str]:
-    """The block with a line after the name."""
-    at = next((i for i, line in enumerate(block) if re.match(r"\s*name\s*=", line)), 0)
-    new = re.compile(r"^(\s*bundles\s*=\s*\{)")
-    if ruleset != DEFAULT and any(new.match(line) for line in block):
-        return [new.sub(lambda match: f'{match[1]} {ruleset} = "{path}",', line) for line in block]
-    ended = block[at] if block[at].endswith("\n") else block[at] + "\n"
-    return [*block[:at], ended, _line(ruleset, path) + "\n", *block[at + 1 :]]
-
 
 SECONDS, MEMORY = 600.0, 4 << 30
 MAX_BASE = 20_000
@@ -282,7 +206,11 @@ class Proposals:
         for proposed in await asyncio.to_thread(self._read):
             self._proposals[proposed.id] = proposed
             if proposed.state == "building":
-                await self._write(_refused(proposed, "the console ended while it was built: propose it again"))
+                try:
+                    proposed = await asyncio.to_thread(self._ended, proposed)
+                except (OSError, ValueError, Problem) as error:
+                    proposed = _refused(proposed, f"the console ended; what became of this cannot be read: {error}")
+                await self._write(proposed)
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -296,11 +224,37 @@ class Proposals:
                 proposals.append(Proposed.model_validate_json(path.read_bytes()))
         return sorted(proposals, key=lambda proposed: proposed.created)
 
+    def _ended(self, proposed: Proposed) -> Proposed:
+        """What became of one that was building when the console ended. Blocking; raises OSError, ValueError,
+        Problem."""
+        place, path = self._folder / proposed.id, self._settings.fleet_file
+        shutil.rmtree(place / "rules", ignore_errors=True)
+        reasons = ["the console ended while it was built: propose it again"]
+        if proposed.bundle and path is not None:
+            repository = Repository(need_trust(self._settings))
+            if _desires(repository.desired(staged=True), proposed):
+                return self._staged(proposed, sum(signatures.missing for signatures in repository.signatures()))
+            if _desires(repository.desired(), proposed):
+                return proposed.model_copy(update={"state": "applied", "commands": [self._apply()]})
+            _beside(path, proposed).unlink(missing_ok=True)
+            if proposed.changes:
+                saved = (place / path.name).read_text("utf-8")
+                text = with_bundle(saved, proposed.group, proposed.ruleset, proposed.bundle)
+                if path.read_text("utf-8") == text:
+                    _exchange(path, text, saved)
+            if proposed.bundle in path.read_text("utf-8"):
+                reasons.append(f"{path.name} names {proposed.bundle} and has other changes: plan it, or take it out")
+            elif proposed.base:  # built here
+                with suppress(FileNotFoundError):
+                    bundle = within(path.parent, proposed.bundle)
+                    if not (data := bundle.read_bytes()) or hashlib.sha256(data).hexdigest() == proposed.sha256:
+                        bundle.unlink()
+        return _refused(proposed, *reasons)
+
     async def _write(self, proposed: Proposed) -> Proposed:
         self._proposals[proposed.id] = proposed
         with suppress(OSError):
-            data = orjson.dumps(proposed.model_dump())
-            await asyncio.to_thread(write_whole, self._folder / proposed.id / "proposal.json", data, 0o600)
+            await asyncio.to_thread(_save, self._folder / proposed.id, proposed)
         self._news(proposed.id)
         return proposed
 
@@ -407,11 +361,12 @@ class Proposals:
             path, data = asked.bundle, None
             if fleet_file is None:
                 raise Problem(503, "the console does not know fleet.toml", what_to_do="start it with --fleet-file FILE")
-            bundle = inspect(await asyncio.to_thread(read_bundle, _below(fleet_file, path)))
-            proposed = proposed.model_copy(update={"version": bundle.version})
-        proposed = proposed.model_copy(update={"bundle": path})
-        diff, changes = await asyncio.to_thread(stage, fleet_file, repository, proposed, asked.retry, data)
-        return await self._desire(proposed.model_copy(update={"diff": diff, "changes": changes}), repository)
+            there = await asyncio.to_thread(read_bundle, _below(fleet_file, path))
+            proposed = proposed.model_copy(update={"version": inspect(there).version})
+        digest = hashlib.sha256(there if data is None else data).hexdigest()
+        proposed = proposed.model_copy(update={"bundle": path, "sha256": digest})
+        proposed = await asyncio.to_thread(stage, fleet_file, repository, proposed, asked.retry, data, place)
+        return await self._desire(proposed, repository)
 
     async def _build(
         self, contents: Contents, repository: Repository, group: Group, asked: Proposal, place: Path
@@ -438,7 +393,7 @@ class Proposals:
         return [
             f"vedette bundle sign {unsigned} --key AUTHOR.pem --fleet {contents.fleet} -o {path}" if sign
             else f"cp {unsigned} {path}",
-            f"# in fleet.toml, [[group]] {proposed.group}: {_line(proposed.ruleset, path)}",
+            f"# in fleet.toml, [[group]] {proposed.group}: {bundle_line(proposed.ruleset, path)}",
             f"vedette fleet plan fleet.toml{self._broker()}", SIGN, self._apply(),
         ]  # fmt: skip
 
@@ -446,11 +401,11 @@ class Proposals:
         """Go from staged documents to what is in force, as far as the console's keys go."""
         missing = await asyncio.to_thread(self._sign, repository)
         if missing:
-            return proposed.model_copy(update={"state": "staged", "commands": [*[SIGN] * missing, self._apply()]})
+            return self._staged(proposed, missing)
         try:
             await asyncio.to_thread(repository.commit)
         except FileNotFoundError:  # the online keys are elsewhere
-            return proposed.model_copy(update={"state": "staged", "commands": [self._apply()]})
+            return self._staged(proposed, 0)
         published = False
         if self._settings.broker is not None:
             with suppress(OSError):  # the controller announces what is in force, too
@@ -458,6 +413,9 @@ class Proposals:
                 published = True
         commands = [] if published else [self._apply()]
         return proposed.model_copy(update={"state": "applied", "published": published, "commands": commands})
+
+    def _staged(self, proposed: Proposed, missing: int) -> Proposed:
+        return proposed.model_copy(update={"state": "staged", "commands": [*[SIGN] * missing, self._apply()]})
 
     def _sign(self, repository: Repository) -> int:
         """Sign with the signers' keys that are here; how many signatures lack then."""
@@ -467,23 +425,24 @@ class Proposals:
 
 
 def stage(
-    path: Path, repository: Repository, proposed: Proposed, retry: bool, bundle: bytes | None
-) -> tuple[list[Moved], list[str]]:  # fmt: skip
-    """Write the bundle (None: it is there) and the change to ``fleet.toml``, and stage the documents that it means:
-    what moves, and the ids of the changes. Blocking; raises ValueError when anything else would move, OSError; the
-    bundle's file is then gone again."""
+    path: Path, repository: Repository, proposed: Proposed, retry: bool, bundle: bytes | None, place: Path
+) -> Proposed:
+    """Write the bundle (None: it is there) and the change to ``fleet.toml``, and stage the documents that it means;
+    each step is noted in ``place`` first. The proposal with what moves, and the ids of the changes. Blocking; raises
+    ValueError when anything else would move, OSError; the bundle's file is then gone again."""
     with ExitStack() as undo:
+        _save(place, proposed)
         if bundle is not None:
             put_bundle(within(path.parent, proposed.bundle), bundle, undo)
-        staged = _stage(path, repository, proposed, retry)
+        staged = _stage(path, repository, proposed, retry, place)
         undo.pop_all()
     return staged
 
 
-def _stage(path: Path, repository: Repository, proposed: Proposed, retry: bool) -> tuple[list[Moved], list[str]]:
+def _stage(path: Path, repository: Repository, proposed: Proposed, retry: bool, place: Path) -> Proposed:
     saved = path.read_text("utf-8")
     text = with_bundle(saved, proposed.group, proposed.ruleset, proposed.bundle)
-    beside = path.with_name(f".{path.name}.{proposed.id}")  # the paths in it are relative to its folder
+    beside = _beside(path, proposed)  # the paths in it are relative to its folder
     try:
         beside.write_text(text, "utf-8")
         document = fleetfile.read(beside, repository.fleet)
@@ -506,15 +465,37 @@ def _stage(path: Path, repository: Repository, proposed: Proposed, retry: bool) 
             f"fleet.toml has other changes that are not in force ({what}): plan, sign and apply these first"
         )
     fleetlookups.keep(repository.folder, document.lookups)
+    group = next(group for group in after.groups if group.name == proposed.group)
+    diff = [Moved(group=row.group, what=row.what, before=target(row.before), after=target(row.after)) for row in moved]
+    proposed = proposed.model_copy(update={"diff": diff, "changes": [group.bundles[proposed.ruleset].id]})
+    write_whole(place / path.name, saved.encode(), 0o600)
+    _save(place, proposed)
     _exchange(path, saved, text)
     try:
         repository.stage_desired(after, document.files, operators)
     except BaseException:
         _exchange(path, text, saved)
         raise
-    group = next(group for group in after.groups if group.name == proposed.group)
-    diff = [Moved(group=row.group, what=row.what, before=target(row.before), after=target(row.after)) for row in moved]
-    return diff, [group.bundles[proposed.ruleset].id]
+    return proposed
+
+
+def _desires(desired: Desired | None, proposed: Proposed) -> bool:
+    """Whether the document has the change of a proposal: an id alone another change of the same serial has, too."""
+    groups = desired.groups if desired is not None else ()
+    return any(
+        change.id in proposed.changes and change.to is not None and change.to.sha256 == proposed.sha256
+        for group in groups
+        for change in group.bundles.values()
+    )
+
+
+def _beside(path: Path, proposed: Proposed) -> Path:
+    return path.with_name(f".{path.name}.{proposed.id}")
+
+
+def _save(place: Path, proposed: Proposed) -> None:
+    """Raises OSError."""
+    write_whole(place / "proposal.json", orjson.dumps(proposed.model_dump()), 0o600)
 
 
 def _exchange(path: Path, saved: str, text: str) -> None:

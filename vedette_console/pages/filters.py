@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 from urllib.parse import unquote
@@ -79,13 +79,14 @@ class Zone:
 
 
 def moment(value: datetime | str | None) -> datetime | None:
-    """A time that a model gives, as an aware one: a datetime, or ISO 8601; None for anything else."""
+    """A time that a model gives, as an aware one: a datetime, or ISO 8601; None for anything else, and for what stands
+    for no time: the first year and the last, which no zone may shift."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
             return None
-    if value is None:
+    if value is None or value.year in (MINYEAR, MAXYEAR):
         return None
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 

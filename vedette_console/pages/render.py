@@ -183,8 +183,11 @@ def query_of(request: Request, **changed: object) -> Markup:
 
 async def together(request: Request, *asked: Awaitable[Any]) -> list[Any]:
     """The answers in order; in the place of one that cannot be given is its Problem. Raises what else one raises."""
-    gathered = asyncio.gather(*asked, return_exceptions=True)
-    answers: list[Any] = list(await unless_gone(request.is_disconnected, gathered))
+
+    async def all_of() -> list[Any]:  # a task: of a cancelled future of gather the loop logs that nobody reads it
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    answers = await unless_gone(request.is_disconnected, all_of())
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, Problem):
             raise answer

@@ -2,8 +2,9 @@
 the audit log, where it goes on standing for whom it stood.
 
 A user without a password logs in by a one-time link or by the OpenID provider, whose users never have one. These have
-the role that the provider gives, everywhere, until an admin grants them something else; that stays as it is, and holds
-up to the provider's role. The last admin cannot be removed, disabled or lowered.
+the role that the provider gives, everywhere, until an admin grants them something else; that stays as it is, holds up
+to the provider's role, and gives way to it when an admin says so. The last admin cannot be removed, disabled or
+lowered.
 """
 
 from __future__ import annotations
@@ -28,18 +29,24 @@ MAX_GRANTS = 100
 @dataclass(frozen=True, slots=True)
 class User:
     """``password``: its hash, "" for none; ``subject``: issuer and subject at the OpenID provider, None for a local
-    user; ``created``, ``confirmed`` (the last login by the provider): UTC microseconds; ``grants``: up to the
-    provider's role; ``follows``: they are the provider's, not an admin's."""
+    user; ``created``, ``confirmed`` (the last login by the provider): UTC microseconds; ``granted``: the grants as they
+    were given, ``follows``: by the provider, not an admin; ``provided``: its role, None: it gives none."""
 
     name: str
     password: str
     subject: str | None
     disabled: bool
     created: int
-    grants: tuple[Grant, ...]
+    granted: tuple[Grant, ...]
     preferences: dict[str, Any]
     confirmed: int = 0
     follows: bool = False
+    provided: Role | None = None
+
+    @property
+    def grants(self) -> tuple[Grant, ...]:
+        """What they may: what was granted, up to the provider's role."""
+        return limited(self.granted, [Grant(self.provided)]) if self.provided is not None else self.granted
 
     def confirmed_within(self, within: float, now: int) -> bool:
         """Whether the provider has let them in within so many seconds; of a local user always."""
@@ -111,10 +118,20 @@ class Accounts:
         wanted = tuple(grants)
         with self._database.transaction("users"):
             user = self.get(name)
-            if user.follows and {*wanted} == {*user.grants}:
+            if user.follows and {*wanted} == {*user.granted}:
                 return user
             self._database.run("UPDATE users SET follows = 0 WHERE name = ?", name)
             return self._replace(name, wanted)
+
+    def follow(self, name: str, follows: bool) -> User:
+        """Whether the provider's role is this user's, from now on; without one it comes with the next login. Raises
+        KeyError, LastAdmin, and ValueError for a local user."""
+        with self._database.transaction("users"):
+            user = self.get(name)
+            if user.subject is None:
+                raise ValueError(f"{name} is no user of the OpenID provider")
+            self._database.run("UPDATE users SET follows = ? WHERE name = ?", int(follows), name)
+            return self._replace(name, [Grant(user.provided)] if follows and user.provided else user.granted)
 
     def set_role(self, name: str, role: Role | None) -> User:
         """The provider gives this user ``role`` now; None: it gives no roles. Raises KeyError and LastAdmin."""
@@ -192,7 +209,7 @@ class Accounts:
         )
         grants = tuple(Grant(Role(grant["role"]), grant["fleet"], grant["site"]) for grant in rows)
         return User(
-            row["name"], row["password"], row["subject"], bool(row["disabled"]), row["created"],
-            limited(grants, [Grant(Role(row["provided"]))]) if row["provided"] else grants,
+            row["name"], row["password"], row["subject"], bool(row["disabled"]), row["created"], grants,
             json.loads(row["preferences"]), row["confirmed"], bool(row["follows"]),
+            Role(row["provided"]) if row["provided"] else None,
         )  # fmt: skip

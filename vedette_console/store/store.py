@@ -41,7 +41,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX audit_who ON audit (who, seq)",
         "CREATE INDEX audit_act ON audit (act, seq)",
     ),
-    ("ALTER TABLE users ADD COLUMN provided TEXT", "ALTER TABLE users ADD COLUMN follows BIGINT NOT NULL DEFAULT 0"),
+    (
+        "ALTER TABLE users ADD COLUMN provided TEXT",
+        "ALTER TABLE users ADD COLUMN follows BIGINT NOT NULL DEFAULT 0",
+        # Until here each login set the provider's role: what is one role everywhere is the provider's.
+        "UPDATE users SET follows = 1 WHERE subject IS NOT NULL AND name IN (SELECT name FROM grants GROUP BY name"
+        " HAVING count(*) = 1 AND max(fleet) = '*' AND max(site) = '*')",
+    ),
 )
 
 

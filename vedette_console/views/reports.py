@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import date
 from typing import Annotated
 
 from fastapi import APIRouter, Request
@@ -19,9 +20,10 @@ api = APIRouter(tags=["reports"])
 
 
 class NewReport(Sent):
-    """``days`` up to today."""
+    """``days`` up to ``until``, or null: today."""
 
     days: Annotated[int, Field(ge=1, le=MAX_DAYS)] = 1
+    until: date | None = None
 
 
 @api.get("/reports")
@@ -43,9 +45,9 @@ async def get_report(request: Request, name: str, who: Principal = need("read"))
 @api.post("/reports", status_code=202)
 async def post_report(body: NewReport, request: Request, who: Principal = need("report")) -> ReportRow:
     """Ask for a report, which is made in the background."""
-    note(request, days=body.days)
+    note(request, days=body.days, **({"until": str(body.until)} if body.until else {}))
     reports: Reports = request.app.state.reports
-    return await reports.asked(who, body.days)
+    return await reports.asked(who, body.days, body.until)
 
 
 pages = APIRouter()

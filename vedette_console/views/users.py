@@ -34,9 +34,11 @@ class NewUser(Sent):
 
 
 class ChangedUser(Sent):
-    """What is null stays."""
+    """What is null stays. ``follows``: true: the role at the OpenID provider is the user's again, in place of
+    ``grants``."""
 
     grants: Grants | None = None
+    follows: StrictBool | None = None
     disabled: StrictBool | None = None
 
 
@@ -47,7 +49,8 @@ class NewPassword(Sent):
 
 
 class UserOut(Model):
-    """``origin``: "local", or "oidc" for one of the OpenID provider; ``password``: whether there is one."""
+    """``origin``: "local", or "oidc" for one of the OpenID provider; ``password``: whether there is one; ``grants``: as
+    they were given, ``follows``: by the provider; ``provided``: the role there, which caps them, "" for none."""
 
     name: str
     origin: str
@@ -55,6 +58,8 @@ class UserOut(Model):
     disabled: bool
     created: str
     grants: list[GrantForm]
+    follows: bool
+    provided: str
     sessions: int
 
 
@@ -93,15 +98,19 @@ async def post_user(body: NewUser, request: Request, who: Principal = need("user
 
 @api.put("/users/{name}")
 async def put_user(name: UserName, body: ChangedUser, request: Request, who: Principal = need("users")) -> UserOut:
-    """Other grants, disabled or not."""
+    """Other grants, or those of the provider again; disabled or not."""
     store = store_of(request)
     note(request, user=name)
+    if body.grants is not None and body.follows:
+        raise Problem(422, "either grants, or those of the provider", where="follows", what_to_do="leave one out")
 
     def change() -> UserOut:
         with store.database.transaction("users"):
             user = store.accounts.get(name)
             if body.grants is not None:
                 user = store.accounts.grant(name, [grant.grant() for grant in body.grants])
+            if body.follows is not None:
+                user = store.accounts.follow(name, body.follows)
             if body.disabled is not None:
                 user = store.accounts.disable(name, body.disabled)
                 if body.disabled:
@@ -110,6 +119,8 @@ async def put_user(name: UserName, body: ChangedUser, request: Request, who: Pri
 
     if body.grants is not None:
         note(request, grants=_written(body.grants))
+    if body.follows is not None:
+        note(request, follows=body.follows)
     if body.disabled is not None:
         note(request, disabled=body.disabled)
     return await _try(change)
@@ -184,8 +195,8 @@ def _all(store: Store) -> list[UserOut]:
 def _out(user: User, store: Store) -> UserOut:
     return UserOut(
         name=user.name, origin="oidc" if user.subject else "local", password=bool(user.password),
-        disabled=user.disabled, created=iso(user.created), grants=forms(user.grants),
-        sessions=len(store.sessions.of(user.name)),
+        disabled=user.disabled, created=iso(user.created), grants=forms(user.granted),
+        follows=user.follows, provided=user.provided or "", sessions=len(store.sessions.of(user.name)),
     )  # fmt: skip
 
 

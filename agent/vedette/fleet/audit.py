@@ -95,14 +95,6 @@ class Audit:
         finally:
             os.close(descriptor)
 
-    def has(self, name: str, value: str) -> bool:
-        """Whether a whole line has this fact. Raises OSError."""
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return False
-        return data.find(orjson.dumps({name: value})[1:-1], 0, data.rfind(b"\n") + 1) >= 0
-
     def lines(self) -> Iterator[dict[str, Any]]:
         """Every whole line. Raises ValueError for one that is no JSON object, OSError."""
         for number, line in enumerate(_whole(self.path), 1):

@@ -43,7 +43,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -184,19 +184,19 @@ class Region:
         labels: Mapping[str, str],
         machine: str = "",
         token: str = "",
+        version: str = "",
         days: int = DAYS,
         now: datetime | None = None,
     ) -> bytes:
         """The certificate (PEM) of the agent ``name`` for its own ``public`` key; the one that it has, if it is the
-        same key. Raises ValueError with the reason why not; OSError."""
+        same key. ``version``: of its program, for the record. Raises ValueError with the reason why not; OSError."""
         now = now or datetime.now(UTC)
         self._check(name, "agent", fleet, ())
         member, key = self.members.get(name) or Member(name), fingerprint(public)
-        held = self.folder / "members" / name / "agent.pem"
         if member.serial and (member.role, member.fleet) != ("agent", fleet):
             raise ValueError(f"{name} is {member.role} of fleet {member.fleet}: choose another name")
-        if member.active and member.key == key and held.exists():
-            return self.certificate(name)
+        if member.active and member.key == key and (held := self._held(member)):
+            return held
         if key in member.dropped:
             raise ValueError(f"{name}: the certificates of this key were revoked: remove agent.key on its host")
         left = member.consent - now.timestamp()  # more than were given: under a clock that was ahead
@@ -211,7 +211,7 @@ class Region:
             self._drop(member, int(now.timestamp()))
         member.active, member.fleet, member.key, member.consent = True, fleet, key, 0
         member.labels, member.machine, member.token = dict(labels), machine, token
-        return self._give(member, public, now, days)
+        return self._give(member, public, now, days, "enrolled", token=token, machine=machine, version=version)
 
     def renew(self, name: str, public: ec.EllipticCurvePublicKey, *, days: int, now: datetime | None = None) -> bytes:
         """The next certificate (PEM) of an agent whose keys are made on its host; the one that it has, if it is the
@@ -221,12 +221,12 @@ class Region:
         member, key = self.member(name), fingerprint(public)
         if not member.key:
             raise ValueError(f"{name} has a key that was made by the region: 'vedette member renew {name}'")
-        if member.key == key:
-            return self.certificate(name)
+        if member.key == key and (held := self._held(member)):
+            return held
         if sum(ends > now.timestamp() for _, ends in member.former) >= MAX_FORMER:
             raise ValueError(f"{name} has {MAX_FORMER} certificates beside its newest that hold: revoke and enrol it")
         member.key = key
-        return self._give(member, public, now, days)
+        return self._give(member, public, now, days, "renewed")
 
     def certificate(self, name: str) -> bytes:
         """The newest certificate (PEM) of ``name``. Raises ValueError where its file is not to be read."""
@@ -234,6 +234,14 @@ class Region:
             return (self.folder / "members" / name / "agent.pem").read_bytes()
         except OSError as error:  # a member's own trouble, and nobody else's
             raise ValueError(f"the certificate of {name} cannot be read: {error}: restore it") from error
+
+    def _held(self, member: Member) -> bytes:
+        """The newest certificate (PEM) of ``member``; empty: a kill came before it was written, or its file is gone."""
+        with suppress(OSError, ValueError):
+            pem = (self.folder / "members" / member.name / "agent.pem").read_bytes()
+            if str(x509.load_pem_x509_certificate(pem).serial_number) == member.serial:
+                return pem
+        return b""
 
     def consent(self, name: str, *, now: datetime | None = None) -> Member:
         """Another key may enrol as ``name``, once, within CONSENT_SECONDS. Raises ValueError for an unknown name."""
@@ -281,10 +289,6 @@ class Region:
         """A line of the audit record. Raises OSError."""
         Audit(self.folder / "audit.jsonl").append(event, **facts)
 
-    def audited(self, serial: str) -> bool:
-        """Whether a line is about the certificate ``serial``: a kill may have come before it. Raises OSError."""
-        return Audit(self.folder / "audit.jsonl").has("serial", serial)
-
     def member(self, name: str) -> Member:
         """Who is enrolled as ``name``. Raises ValueError when nobody is."""
         member = self.members.get(name)
@@ -314,9 +318,16 @@ class Region:
         if member.key and member.key not in member.dropped:
             member.dropped.append(member.key)
 
-    def _issue(self, member: Member, public: ec.EllipticCurvePublicKey, now: datetime, days: int) -> x509.Certificate:
-        """The next certificate of ``member``, recorded before it is given out: an unknown one could not be revoked."""
+    def _issue(
+        self, member: Member, public: ec.EllipticCurvePublicKey, now: datetime, days: int, event: str = "",
+        **facts: str,
+    ) -> x509.Certificate:  # fmt: skip
+        """The next certificate of ``member``, recorded before it is given out: an unknown one could not be revoked.
+        ``event``: its line of the audit record, written first: a kill leaves a line without a certificate, and no
+        certificate without its line."""
         certificate = self.authorities.newest.issue(member.name, public, now, days, member.hosts)
+        if event:
+            self.audit(event, name=member.name, fleet=member.fleet, serial=str(certificate.serial_number), **facts)
         if member.serial and member.serial not in [serial for serial, _ in member.revoked]:
             member.former.append((member.serial, member.ends))
         member.former = [(serial, ends) for serial, ends in member.former if ends > now.timestamp()]
@@ -326,11 +337,13 @@ class Region:
         self._save_members()
         return certificate
 
-    def _give(self, member: Member, public: ec.EllipticCurvePublicKey, now: datetime, days: int) -> bytes:
+    def _give(
+        self, member: Member, public: ec.EllipticCurvePublicKey, now: datetime, days: int, event: str, **facts: str
+    ) -> bytes:
         folder = self.folder / "members" / member.name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / "agent.key").unlink(missing_ok=True)
-        pem = self._issue(member, public, now, days).public_bytes(Encoding.PEM)
+        pem = self._issue(member, public, now, days, event, **facts).public_bytes(Encoding.PEM)
         write_whole(folder / "agent.pem", pem, 0o644)
         return pem
 

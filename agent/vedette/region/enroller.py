@@ -181,13 +181,11 @@ class Enroller:
         before = region.members[request.name].serial if request.name in region.members else ""
         certificate = region.admit(
             request.name, requested_key(request.csr), fleet=grant.fleet, labels=grant.labels,
-            machine=request.machine, token=grant.id, days=self._settings.days, now=now,
+            machine=request.machine, token=grant.id, version=request.version, days=self._settings.days, now=now,
         )  # fmt: skip
         tokens.spend(grant.id, request.name)
-        serial = region.members[request.name].serial
-        if serial != before or not region.audited(serial):
+        if region.members[request.name].serial != before:
             about = {"name": request.name, "fleet": grant.fleet, "token": grant.id, "machine": request.machine}
-            region.audit("enrolled", **about, serial=serial, version=request.version)
             log.info(Log.ENROLLED, **about)
         say = {**self._settings.say, "labels": grant.labels}
         return Answer(

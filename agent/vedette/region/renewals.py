@@ -21,8 +21,6 @@ def renew(region: Region, fleet: str, name: str, request: bytes, days: int) -> t
     if not again and not signed_by(csr.encode(), signature, region.certificate(name)):
         raise EnrolmentRefused("the request is not signed by the key that it replaces")
     certificate = region.renew(name, public, days=days)
-    if not again or not region.audited(member.serial):
-        region.audit("renewed", name=name, fleet=fleet, serial=member.serial)
     return answer(region, certificate), not again
 
 

@@ -58,6 +58,27 @@ def test_users(alone: Console) -> None:
     assert "horse" not in repr(rows)
 
 
+def test_a_user_of_the_provider(alone: Console) -> None:
+    """The form sends what was granted, not what the provider caps it to, and can give the provider's role back."""
+    root, accounts = alone.session("root"), alone.store.accounts
+    accounts.add("ann", [Grant(Role.VIEWER)], subject="provider ann")
+    granted = [{"role": "operator", "fleet": "plants", "site": "vienna"}]
+    root.put("/api/v1/users/ann", json={"grants": granted})
+    accounts.set_role("ann", Role.ANALYST)
+    (ann, _) = root.get("/api/v1/users").json()["items"]
+    assert (ann["grants"], ann["follows"], ann["provided"]) == (granted, False, "analyst")
+    page = root.get("/users").text
+    assert "operator plants/vienna" in page
+    assert "up to analyst" in page
+    root.put("/api/v1/users/ann", json={"grants": ann["grants"], "disabled": True})
+    assert accounts.set_role("ann", Role.ADMIN).grants == (Grant(Role.OPERATOR, "plants", "vienna"),)
+    assert root.put("/api/v1/users/ann", json={"grants": granted, "follows": True}).json()["where"] == "follows"
+    ann = root.put("/api/v1/users/ann", json={"follows": True}).json()
+    assert (ann["grants"], ann["follows"]) == ([{"role": "admin", "fleet": "*", "site": "*"}], True)
+    assert "as the provider says" in root.get("/users").text
+    assert root.put("/api/v1/users/root", json={"follows": True}).status_code == 422
+
+
 @pytest.mark.parametrize(
     ("body", "status", "where"),
     [

@@ -126,6 +126,8 @@ def test_times_bound_the_search() -> None:
     search = parse("since:24h from:2026-11-20T08:00 to:2026-11-20 x", NOW)
     assert search.since == datetime(2026, 11, 20, 8, tzinfo=UTC)
     assert search.until == datetime(2026, 11, 21, tzinfo=UTC)
+    open_ends = parse("from:0001-01-01 to:9999-12-31 x", NOW)
+    assert (open_ends.since, open_ends.until) == (parse("x", NOW).since, parse("x", NOW).until)
     assert parse("since:2w", NOW).since == NOW - timedelta(days=14)
     assert parse("(since:1h) level:high", NOW).tree == Term("level", Pattern(("high",)))
 

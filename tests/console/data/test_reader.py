@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import AGENTS, ALERTS, TABLES
@@ -20,6 +22,7 @@ from vedette_console.data import alerts
 from vedette_console.data import reader as module
 from vedette_console.data.reader import EXPORTS, Pool, Reader, unless_gone
 from vedette_console.data.scope import SCOPED
+from vedette_console.pages.render import together
 from vedette_console.security.principal import Grant, Principal, Role
 from vedette_console.web import Problem
 
@@ -347,3 +350,27 @@ async def test_the_log_names_the_files_of_a_day(tmp_path: Path) -> None:
         assert [file.partition for file in pool.catalog.files(ALERTS, Where(only=["2026-11-22"]))] == ["2026-11-22"]
         assert pool.catalog.days(ALERTS) == ["2026-11-20", "2026-11-22"]
         assert pool.catalog.version(AGENTS) == -1
+
+
+async def test_a_page_that_a_browser_leaves_logs_nothing() -> None:
+    """What its questions still say is nobody's, and no error."""
+    said, ended = list[object](), threading.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: said.append(context["message"]))
+
+    async def gone() -> bool:
+        return True
+
+    async def question() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            loop.call_soon(ended.set)
+
+    request = Request({"type": "http"})
+    request.is_disconnected = gone  # type: ignore[method-assign]
+    with pytest.raises(Problem, match="the browser went away"):
+        await together(request, question(), question())
+    await eventually("the questions", ended.is_set)
+    gc.collect()
+    assert said == []

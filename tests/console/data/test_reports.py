@@ -138,3 +138,33 @@ async def test_the_daily_report_outlives_a_full_disk(tmp_path: Path, disk: Disk)
         disk.full = lambda path: False
         await eventually("it to be asked for", lambda: made.rows(CONSOLE) or forward(loop, reports.LOOK_SECONDS))
         assert (await row_of(made, "made")).name == NAME
+
+
+async def test_a_report_of_a_day_that_lasts_is_none_of_that_day(tmp_path: Path) -> None:
+    """Asked for in the morning, it says that it is not of the whole day; the daily one is made over it, once."""
+    times, looks, loop = [NOON - timedelta(days=1, hours=9)], list[datetime](), asyncio.get_running_loop()
+
+    def clock() -> datetime:
+        looks.append(times[-1])
+        return times[-1]
+
+    async with at_work(tmp_path, 4, clock) as made:
+        await made.asked(CONSOLE)
+        row = await row_of(made, "made")
+        assert (row.name, row.made_at, row.whole) == (NAME, times[0], False)
+        times.append(NOON.replace(hour=4, minute=10))
+        await eventually("the day's", lambda: made.rows(CONSOLE)[0].whole or forward(loop, reports.LOOK_SECONDS))
+        row = await row_of(made, "made")
+        assert (row.name, row.made_at, row.whole) == (NAME, times[1], True)
+        times.append(NOON)
+        await eventually("looks", lambda: looks.count(NOON) > 1 or forward(loop, reports.LOOK_SECONDS))
+        assert [row.made_at for row in made.rows(CONSOLE)] == [times[1]]
+
+
+async def test_a_day_by_name(tmp_path: Path) -> None:
+    async with at_work(tmp_path) as made:
+        assert (await made.asked(CONSOLE, 2, DAY)).until == str(DAY)
+        for last in (NOON.date() + timedelta(days=1), date.min):
+            with pytest.raises(Problem) as refused:
+                await made.asked(CONSOLE, 31, last)
+            assert (refused.value.status, refused.value.body.where) == (422, "until")

@@ -160,6 +160,9 @@ async def test_ends(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None
     assert page.backtest.state == "interrupted"
     assert [*settings.work_folder.glob("backtests/*/logs")] == []
     assert "ended" in page.backtest.why
+    assert page.texts == order().rules
+    for job in settings.work_folder.glob("backtests/*/job.json"):  # every one of them is at hand in the console
+        assert b"logsource" not in job.read_bytes()
     with pytest.raises(Problem) as refused:
         await again.cancel(ADMIN, second.backtest.id)
     assert refused.value.status == 409

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from vedette_console.fleet.propose import with_bundle
+from vedette_console.fleet.fleettoml import with_bundle
 
 TEXT = """\
 # our fleet

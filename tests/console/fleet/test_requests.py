@@ -130,6 +130,16 @@ async def test_a_hunt(region: Region) -> None:
         assert line["operator"] == "otto"
         assert line["reason"] == "case 17 (console: ada)"
         assert line["group"] == "all"
+        assert page.texts == RULES
+        assert b"logsource" not in (region.folder / "requests" / id / "console.json").read_bytes()  # lists read it
+
+
+def test_rules_of_a_hunt_have_a_bound() -> None:
+    """All of them together: they are kept as long as the hunt."""
+    files = [RuleFile(path=f"{number}.test.yml", text="#" * (256 << 10)) for number in range(5)]
+    assert order(rules=files[:4])
+    with pytest.raises(ValueError, match="characters together"):
+        order(rules=files)
 
 
 async def test_only_where_one_may(region: Region) -> None:
@@ -246,6 +256,27 @@ async def test_a_full_disk_at_the_end(region: Region, monkeypatch: pytest.Monkey
         await eventually("no request to be open", lambda: not any(map(fleet.desk.at_work, (first, second))))
         assert fleet.hunts.hunt(ADMIN, first).hunt.state == "cancelled"
         assert (region.folder / "requests" / "audit.jsonl").read_text().count('"request_collected"') == 2
+
+
+async def test_who_waits_for_the_disk_waits_for_no_turn(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was over before a restart makes no conversation give way."""
+    write = Note.write
+
+    def failing(note: Note, folder: Path) -> None:
+        if note.state:
+            raise OSError(28, "No space left on device")
+        write(note, folder)
+
+    monkeypatch.setattr(Note, "write", failing)
+    async with at_work(region) as (fleet, agents):
+        agents.answers = dict.fromkeys(SITES, hits)
+        id = (await fleet.hunts.start(ADMIN, order())).hunt.id
+        await eventually("its end to fail", lambda: "No space" in fleet.hunts.hunt(ADMIN, id).hunt.why)
+    async with region.console() as fleet:
+        asked = fleet.desk.at_work(id)
+        assert asked is not None
+        await eventually("its end to fail", lambda: "No space" in asked.outage)
+        assert not asked.queued
 
 
 async def test_a_task_that_has_failed(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -319,6 +320,61 @@ async def test_an_admin_saves_meanwhile(region: Steered, monkeypatch: pytest.Mon
             assert region.toml.read_text() == left
             assert not region.documents.repository.signatures()
             assert [path.name for path in (region.folder / "bundles").iterdir()] == ["rules-1.vbundle"]
+
+
+async def test_a_kill_at_any_step(region: Steered, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The next start says of a proposal what the documents say: in force, staged, or neither; that is then taken back,
+    unless an admin has saved fleet.toml meanwhile."""
+    before, disks = region.toml.read_text(), dict[str, Path]()
+
+    def watched(target: Any, name: str) -> None:
+        act = getattr(target, name)
+
+        def acts(*of: Any, **more: Any) -> Any:
+            result = act(*of, **more)
+            if name not in disks:
+                disks[name] = tmp_path / "disks" / name
+                shutil.copytree(region.folder, disks[name], ignore=shutil.ignore_patterns("broker", "disks"))
+            return result
+
+        monkeypatch.setattr(target, name, acts)
+
+    for target, names in (
+        (propose, ("put_bundle", "_exchange")),
+        (propose.Repository, ("stage_desired", "sign", "commit")),
+    ):
+        for name in names:
+            watched(target, name)
+    async with at_work(region) as (fleet, _):
+        done = await finished(fleet, await fleet.proposals.propose(VIENNA, proposal()))
+        assert done.state == "applied", done
+    monkeypatch.undo()
+    shutil.copytree(disks["_exchange"], tmp_path / "disks" / "edited")
+    disks["edited"] = tmp_path / "disks" / "edited"
+    edited = (disks["edited"] / "fleet.toml").read_text() + "# until Tuesday\n"
+    (disks["edited"] / "fleet.toml").write_text(edited)
+    states = dict[str, str]()
+    for name, disk in disks.items():
+        region.folder, region.toml = disk, disk / "fleet.toml"
+        async with region.console() as fleet:
+            (said,) = fleet.proposals.listed(ADMIN).items
+        states[name] = said.state
+        bundles = [path.name for path in (disk / "bundles").iterdir()]
+        if said.state == "refused" and name != "edited":
+            assert (region.toml.read_text(), bundles) == (before, ["rules-1.vbundle"]), name
+        else:
+            assert ("rules-2" in region.toml.read_text(), "rules-2.vbundle" in bundles) == (True, True), name
+        if said.state != "refused":
+            assert (said.diff, said.changes) == (done.diff, done.changes)
+            sign = ["vedette fleet sign --key YOUR.pem"] * {"stage_desired": 2, "sign": 1}.get(name, 0)
+            assert said.commands == [*sign, f"vedette fleet apply --broker {region.broker.url}"], name
+        assert not [*disk.glob(".fleet.toml.*"), *disk.glob("work/proposals/*/rules")], name
+    assert "has other changes" in said.problems[-1].message
+    assert region.toml.read_text() == edited
+    assert states == {
+        "put_bundle": "refused", "_exchange": "refused", "stage_desired": "staged", "sign": "staged",
+        "commit": "applied", "edited": "refused",
+    }  # fmt: skip
 
 
 async def test_slow_builds(region: Steered, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ class World:
             self.asked(id if site.name == OTHER else id[::-1].replace(id[0], f"{int(id[0]) + 4:x}"), kind, site)
         fleet, mine = served.app.state.fleet, RUN if site.name == OTHER else RUN.replace("b", "c")
         run = Run(mine, "ada", f"rules for {site.name}", "", "archive", 0, utc_now(), utc_now(), True,
-                  {site.agent: site.name}, [], state="failed", why=f"{site.agent} has none")  # fmt: skip
+                  {site.agent: site.name}, state="failed", why=f"{site.agent} has none")  # fmt: skip
         fleet.backtests._runs[mine] = run
         proposed = Proposed(
             id=mine, state="refused", by="ada", reason=f"for {site.name}", created=f"{DAY}T00:00:00Z",
@@ -184,7 +184,7 @@ class World:
         request = Request(FLEET, kind, "otto", now, now + HOUR, body, tuple(whom), None, "case 17", id=id)
         place = self.folder / "requests"
         Collection.begin(place, request, self.operator, [*whom], self.authority.pem)
-        more = {"alert": ALERT, "day": DAY, "body": body, "texts": []}
+        more = {"alert": ALERT, "day": DAY, "body": body}
         title = f"{kind} at {sites[0].name}" if len(sites) == 1 else kind
         totals = Totals(len(sites), 0, 99, 9)
         note = Note(id, kind, title, "ada", "otto", "case 17", 1, now + HOUR, FLEET, whom, more, "done", totals)

@@ -78,6 +78,25 @@ def test_an_admin_of_the_provider(database: Database) -> None:
     assert accounts.get("ann").grants == (ADMIN,)
 
 
+def test_the_providers_role_again(database: Database) -> None:
+    """What an admin granted is kept under the provider's cap, and gives way to it where an admin says so."""
+    accounts = Accounts(database)
+    accounts.add("root", [ADMIN])
+    accounts.add("ann", [VIEWER], subject="provider ann")
+    accounts.set_role("ann", Role.VIEWER)
+    granted = (Grant(Role.OPERATOR, "plants", "vienna"),)
+    ann = accounts.grant("ann", granted)
+    assert (ann.granted, ann.grants, ann.follows) == (granted, (Grant(Role.VIEWER, "plants", "vienna"),), False)
+    assert accounts.set_role("ann", Role.ANALYST).granted == granted
+    ann = accounts.follow("ann", True)
+    assert (ann.grants, ann.follows) == ((Grant(Role.ANALYST),), True)
+    assert accounts.set_role("ann", Role.OPERATOR).grants == (Grant(Role.OPERATOR),)
+    assert not accounts.follow("ann", False).follows
+    assert accounts.set_role("ann", Role.ADMIN).grants == (Grant(Role.OPERATOR),)
+    with pytest.raises(ValueError, match="no user of the OpenID provider"):
+        accounts.follow("root", True)
+
+
 def test_the_first_admin(database: Database) -> None:
     """Is made once, whatever other users there are."""
     accounts = Accounts(database)

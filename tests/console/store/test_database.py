@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from vedette_console.store.accounts import Accounts
 from vedette_console.store.database import Conflict, Database, Unavailable, open_database
 from vedette_console.store.store import STEPS, migrate
 
@@ -74,6 +75,31 @@ def test_migrations_are_applied_once(url: str) -> None:
     database.run("INSERT INTO migrations (step) VALUES (?)", len(STEPS) + 1)
     with pytest.raises(ValueError, match="later release"):
         migrate(database)
+    database.close()
+
+
+def test_users_of_the_provider_of_before_follow_it(url: str) -> None:
+    """Those with one role everywhere, which the provider's was; what an admin placed, and local users, stay."""
+    database = open_database(url)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vedette_console.store.store.STEPS", STEPS[:1])
+        migrate(database)
+    grants = {
+        "ann": ["viewer */*"],
+        "bob": ["viewer */*", "analyst */vienna"],
+        "vic": ["viewer */vienna"],
+        "local": ["viewer */*"],
+    }
+    for name, rows in grants.items():
+        database.run(
+            "INSERT INTO users (name, password, subject, disabled, created, preferences) VALUES (?, '', ?, 0, 1, '{}')",
+            name, None if name == "local" else f"provider {name}",
+        )  # fmt: skip
+        for role, place in map(str.split, rows):
+            database.run("INSERT INTO grants VALUES (?, ?, ?, ?)", name, role, *place.split("/"))
+    migrate(database)
+    users = Accounts(database).all()
+    assert {user.name: user.follows for user in users} == {"ann": True, "bob": False, "local": False, "vic": False}
     database.close()
 
 

@@ -81,7 +81,7 @@ ip,203.0.113.9,a,bot,80,,
 ip,203.0.113.9,a,bot,80,,
 ip,203.0.113.10,a,old,80,,2026-11-20T00:00:00Z
 ip,203.0.113.11,a,future,80,2026-11-20T00:00:01Z,
-ip,203.0.113.12,a,now,80,2026-11-20T00:00:00Z,2026-11-20T00:00:01Z
+ip,::ffff:203.0.113.12,a,now,80,2026-11-20T00:00:00Z,2026-11-20T00:00:01Z
 cidr,203.0.113.0/24,b,net,50,,
 cidr,203.0.113.8/29,b,net,50,,
 cidr,2001:db8::/32,b,net6,50,,
@@ -174,7 +174,7 @@ def test_a_lookup_is_read_again_only_when_it_has_changed(
 @pytest.mark.long
 def test_small_indicators_need_no_question(spark: SparkSession, tmp_path: Path) -> None:
     """With neither domains nor ranges, and with nothing at all, hits are those by kind and value."""
-    (tmp_path / "intel.csv").write_text("kind,value,threat\nip,192.0.2.1,bot\nuser,ROOT,\n,x,\nip,,\n")
+    (tmp_path / "intel.csv").write_text("kind,value,threat\nip,::FFFF:192.0.2.1,bot\nuser,ROOT,\n,x,\nip,,\n")
     found = [("ip", "192.0.2.1"), ("user", "root"), ("hash", "root")]
     rows: list[dict[str, Any]] = [{"entities": found}, {"entities": [("ip", "192.0.2.2")]}, {"entities": None}]
     got = [sorted(indicators(row)) for row in enriched(spark, tmp_path, rows)]

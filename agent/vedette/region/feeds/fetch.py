@@ -82,7 +82,7 @@ class _Reading:
     """One reading of one feed, inside of a transaction."""
 
     def __init__(self, feed: Feed, store: Store, left: LeftOut, now: int) -> None:
-        self._feed, self._store, self._left = feed, store, left
+        self._feed, self._store, self._left, self._now = feed, store, left, now
         self._oldest = 0 if feed.max_age is None else now - round(feed.max_age * 1_000_000)
         self._taken = 0
         self._lacking = False  # whether an event of a manifest could not be read, so that it is to be asked for again
@@ -94,7 +94,7 @@ class _Reading:
             return State()
         with Web(self._feed) as web:
             if self._feed.type == "taxii":
-                collection = Collection(self._feed, web, state.cursor)
+                collection = Collection(self._feed, web, state.cursor, self._now)
                 self._put(collection.read(self._left))
                 same = collection.cursor == state.cursor and state.read
                 return state if same else State(cursor=collection.cursor)

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import ijson
 
+from vedette.lookup.gather import is_open
 from vedette.model.times import iso_time
 from vedette.region.feeds.entry import Entry, Found, Indicates, LeftOut, Threat, joined, plain
 from vedette.region.feeds.pattern import compared, kind_of
@@ -100,7 +101,8 @@ def _entry(row: Mapping[str, Any], modified: int, left: LeftOut) -> Entry | None
     name, revoked = plain(row["id"]), row.get("revoked") is True
     since, until = time_of(row, "valid_from"), time_of(row, "valid_until")
     values = () if revoked else _values(row, name, left)
-    if not revoked and ((since is None and "valid_from" in row) or (until is None and "valid_until" in row)):
+    times = ("valid_from", since), ("valid_until", until)
+    if not revoked and any(time is None and key in row and not is_open(row[key]) for key, time in times):
         left.add("an indicator with a bad time of validity", name)
         values = ()
     if not revoked and since is not None and until is not None and until <= since:

@@ -9,9 +9,12 @@ cursor for the next reading. A page that does not lead on ends the reading with 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode, urljoin
 
+from vedette.lookup.gather import is_open
+from vedette.model.times import iso_time
 from vedette.region.feeds.entry import Found, LeftOut, plain
 from vedette.region.feeds.settings import Feed
 from vedette.region.feeds.stix import MAX_OBJECT, TYPES, objects
@@ -25,12 +28,20 @@ LIMIT = 1000
 
 
 class Collection:
-    """``cursor``: where the next reading begins; it moves while the pages are read."""
+    """``cursor``: where this reading begins, and then the next; ``now``: UTC microseconds."""
 
-    def __init__(self, feed: Feed, web: Web, cursor: str) -> None:
+    def __init__(self, feed: Feed, web: Web, cursor: str, now: int) -> None:
         self._feed, self._web = feed, web
-        self.cursor = cursor
+        self._now = now
+        self._last = cursor
         self.pages = 0
+
+    @property
+    def cursor(self) -> str:
+        """Of the time of this reading at most: what a server dates later would hide all that it adds until then."""
+        time = iso_time(self._last)
+        later = is_open(self._last) if time is None else time > self._now
+        return f"{datetime.fromtimestamp(self._now / 1_000_000, UTC):%Y-%m-%dT%H:%M:%S.%fZ}" if later else self._last
 
     def read(self, left: LeftOut) -> Iterator[Found]:
         """Raises OSError and ValueError."""
@@ -53,13 +64,13 @@ class Collection:
             last = answer.headers.get("x-taxii-date-added-last", "")
             if rows and not last:
                 raise ValueError(f"{shown(url)}: page {self.pages} lacks X-TAXII-Date-Added-Last")
-            self.cursor = last or self.cursor
+            self._last = last or self._last
             if page.get("more") is not True:
                 return
             stated = page.get("next")
             following = stated if isinstance(stated, str) else ""
             if not following:
-                after = self.cursor
+                after = self._last
 
     def _objects(self) -> str:
         """The URL of the collection's objects."""

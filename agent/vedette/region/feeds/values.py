@@ -9,6 +9,8 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from vedette.model.event import network as as_network
+
 KINDS = {
     "ip": "ip",
     "net": "cidr",
@@ -79,7 +81,7 @@ def canonical(kind: str, text: object) -> tuple[str, str]:
 
 def _network(text: str) -> tuple[str, str]:
     try:
-        network = ipaddress.ip_network(text, strict=False)
+        network = as_network(text)
     except ValueError:
         raise Refused("not an address or network") from None
     if network.prefixlen < WIDEST[network.version]:
