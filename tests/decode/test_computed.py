@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from vedette.decode import access, peers
 from vedette.decode.computed import Cut, Part, compute
-from vedette.decode.formats import services, weblog, zeek
+from vedette.decode.formats import services, zeek
 
 TEXTS = st.one_of(
     st.text(alphabet="GET /a?b&HTP1.- \n", max_size=30),
     st.text(alphabet="[]:.0123fF%", max_size=30),
-    st.from_regex(access._REQUEST, fullmatch=True),
+    st.from_regex(r"(GET|a) {1,3}(http://h)?[/a#?b ]{0,9} {0,2}(HTTP/1.1)? {0,2}", fullmatch=True),
     st.from_regex(r"\[?(::ffff:)?[0-9]{1,3}(\.[0-9]{1,3}){3}\]?(:[0-9]{1,5})?", fullmatch=True),
     st.text(max_size=20),
 )
@@ -24,7 +24,7 @@ DECLARED: tuple[tuple[Callable[[Any], Mapping[str, Any]], Mapping[str, Part]], .
     (access.request_fields, access.REQUEST),
     (lambda text: {"src_ip": peers.plain(text)}, peers.PLAIN),
     (services._endpoint, peers.ENDPOINT),
-    (weblog._uri_fields, weblog._URI_PARTS),
+    (access.uri_fields, access.URI),
     (zeek._uri_fields, zeek._URI_PARTS),
 )
 

@@ -27,6 +27,12 @@ CONFLICTS: tuple[dict[str, Any], ...] = (
     {"winlog": {"log_name": "$channel", "user_data": {"Image": "$path", "Channel": "$channel", "a": "$text"}}},
     {"event_data": {"Image": "$path", "Data": [{"@Name": "Image", "#text": "$text"}]}, "user_data": {"Image": "$path"}},
     {"Event": {"UserData": {"Image": "$path", "Data": {"Name": "Image", "Value": "$text"}}}, "channel": "$channel"},
+    {"System": {"EventID": "$id", "Channel": "$channel"}, "EventData": {"EventID": "$id", "EventType": "CreateKey"},
+     "UserData": {"b": {"Channel": "$channel", "a": "$text"}, "a": {"a": "$text", "c": {"a": "$path"}}}},
+    {"data": {"win": {"system": {"eventID": "$id", "channel": "$channel"}, "eventdata": {"image": "$path"},
+                      "b": {"a": "$text"}, "a": {"a": "$path"}}}, "LogName": "$channel", "Id": "$id"},
+    {"event_id": {"id": "$id"}, "channel": "$channel", "event_data": {"data": [{"Image": "$path"}, {"": "$text"}]},
+     "provider": {"name": "$provider"}, "param1": "$text", "param2": "$text", "StringInserts": ["$text"]},
     {"source.ip": "$ip", "source": {"ip": "$ip"}, "src_ip": "$ip", "user.name": "$text", "user": {"name": "$text"}},
 )  # fmt: skip
 """Further places of names that the templates have."""
@@ -120,8 +126,10 @@ def test_a_field_has_a_head() -> None:
         ({"winlog.channel": "c", "winlog.event_data.x": "1", "winlog.user_data.x": "2"}, {"x": "2"}),
         ({"winlog": {"event_data": {"x": "1"}, "user_data": {"x": "2"}}}, {"x": "2"}),
         ({"Event": {"System": {"EventID": 1}, "EventData": {"x": "1"}, "UserData": {"x": "2"}}}, {"x": "2"}),
-        ({"winlog.event_id": 1, "winlog.event_data.EventID": 2}, {"EventID": 2}),
-        ({"winlog": {"event_id": 1, "event_data": {"EventID": 2}}}, {"EventID": 2}),
+        ({"winlog.event_id": 1, "winlog.event_data.EventID": 2}, {"EventID": 1}),
+        ({"winlog": {"event_id": 1, "event_data": {"EventID": 2}}}, {"EventID": 1}),
+        ({"winlog": {"event_data": {"EventID": 2}}}, {"EventID": 2}),
+        ({"System": {"EventID": 1}, "UserData": {"b": {"x": "1"}, "a": {"x": "2", "c": {"x": "3"}}}}, {"x": "1"}),
         ({"winlog.channel": "a", "winlog.log_name": "b"}, {"Channel": "a"}),
         ({"winlog": {"channel": "a", "log_name": "b"}}, {"Channel": "a"}),
         ({"winlog.channel": "b", "winlog": {"channel": "a"}}, {"Channel": "a"}),
@@ -131,7 +139,7 @@ def test_a_field_has_a_head() -> None:
     ],
 )
 def test_the_place_of_a_windows_events_name_that_wins(event: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """The same of nested and of dotted names: data before the head, of data the user's, names of their own first."""
+    """The same of nested and of dotted names: the head before data, of data the user's, names of their own first."""
     for order in permutations(event):
         for turned in (False, True):
             written = {name: reversed_names(event[name]) if turned else event[name] for name in order}

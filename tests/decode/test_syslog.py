@@ -245,8 +245,14 @@ def test_total(raw: bytes) -> None:
         b"2026-11-20T10:00:00." + b"1" * 1_000_000,
         b"<1>Nov 20 10:00:00 Message forwarded from " + b"a:" * 500_000,
         b"2026-11-20T10:00:00Z h " + b"{ " * 500_000,
+        b"<1>%A-1-B" + b" " * 1_000_000 + b"%A-1-B: x",
+        b"<1>7: h: %A-1-B" + b"7: " * 300_000,
+        b"<1>" + b"a" * 400 + b": Nov 20 10:00:00." + b"1" * 1_000_000 + b" %A-1-B",
+        b"<1>Nov 20 10:00:00 h %A-1-" + b"%A-1-B" * 100_000,
+        b"<1>Nov 20 10:00:00 h Nov 20 10:00:00 " * 30_000,
+        b"<1>Nov 20 10:00:00 [" + b"a" * 1_000_000,
     ],
-    ids=range(10),
+    ids=range(16),
 )
 def test_linear(raw: bytes) -> None:
     """A megabyte that is made to make patterns backtrack takes well under a second."""

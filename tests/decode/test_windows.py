@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.decode.test_formats import selected
-from vedette.decode.decoder import from_mapping
+from vedette.decode.decoder import from_mapping, record
 from vedette.decode.formats import eventlog
 from vedette.model.event import Source
 
@@ -142,7 +144,8 @@ def test_windows_events_by_other_names(event: dict[str, Any], wanted: str) -> No
 
 
 @pytest.mark.parametrize("event", [{"event": {"code": "106023", "module": "cisco"}}, {"Image": "nginx:1"}, {"event": 3},
-                                   {"event": {"code": None}}, {"CommandLine": "x"}])  # fmt: skip
+                                   {"event": {"code": None}}, {"CommandLine": "x"}, {"win": {"score": 3}},
+                                   {"event_id": "Ev1", "channel": "general"}, {"System": {"load": 1}}])  # fmt: skip
 def test_what_is_no_windows_event(event: dict[str, Any]) -> None:
     """ECS of other products, and a name that others use too, say nothing of Windows."""
     assert not from_mapping(event).source.products
@@ -152,3 +155,20 @@ def test_windows_time() -> None:
     """An event's time is that of its system part."""
     system = {"EventID": 1, "TimeCreated": {"#attributes": {"SystemTime": "2026-11-20T10:00:00Z"}}}
     assert from_mapping({"Event": {"System": system}}).event_time == 1_795_168_800_000_000
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"EventID": 1, "Image": "x", "UtcTime": "2026-11-20 10:00:00.000"},
+        "<Event><System/><EventData><Data Name='UtcTime'>2026-11-20 10:00:00.000</Data></EventData></Event>",
+        {"EventID": 1, "UtcTime": "2026-11-20 10:00:00.900", "TimeCreated": "2026-11-20 10:00:00 UTC"},
+        "<Event><System><TimeCreated SystemTime='2026-11-20T11:00:00+01:00'/></System><Data Name='UtcTime'>2026-11-20"
+        " 10:00:00.900</Data></Event>",
+    ],
+)
+def test_times_in_a_zone(event: Any) -> None:
+    """Sysmon's UtcTime is UTC whatever the input's zone; what the log says goes before it."""
+    text = event if isinstance(event, str) else json.dumps(event)
+    shown = record(text.encode(), "auto", received_at=1_795_600_000_000_000, zone=ZoneInfo("Asia/Tokyo"))
+    assert shown.event_time == 1_795_168_800_000_000

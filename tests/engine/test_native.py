@@ -137,7 +137,7 @@ def test_a_name_in_several_places_in_any_order() -> None:
     ]  # fmt: skip
     plan = plans.build(
         [rule(0, Leaf(0)), rule(1, Leaf(1))],
-        [Predicate("Image", Op.EXACT, "user"), Predicate("Channel", Op.EXACT, "e")],
+        [Predicate("Image", Op.EXACT, "user"), Predicate("Channel", Op.EXACT, "c")],
     )
     on = Engine(plan, route=False, cache=Cache(0))
     for order in permutations(members):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from tests.engine import drawn
@@ -35,6 +37,36 @@ def test_keywords_search_more_than_a_message(line: str, literal: str, decoded: s
     words = Predicate(KEYWORDS, Op.CONTAINS, literal), Predicate(KEYWORDS, Op.CONTAINS, decoded)
     agree([line, line, f"{HEAD}x"], And((Leaf(0), Leaf(1))), *words, codec="syslog")
     agree([line.replace(literal, "x"), line, f"{HEAD}{literal}"], And((Leaf(0), Not(Leaf(1)))), *words, codec="syslog")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "<38>Nov 20 10:00:00 UTC app: cmd",
+        "<38>Nov 20 10:00:00 +0100 app: cmd",
+        "<38>Nov 20 10:00:00 WEB app: cmd",
+        "<189>Nov 20 10:00:00 relay sw1: 7: Nov 20 10:00:00: %SYS-5-A: cmd",
+        "<189>Nov 20 10:00:00 relay 7: cmd %SYS-5-A: cmd",
+        "<189>Nov 20 10:00:00 sw1 AEST: %SYS-5-A: cmd",
+        "<189>1 2026-11-20T10:00:00Z sw1 - - - - %SYS-5-A: cmd",
+        "<38>Nov 20 10:00:00 web1 sshd cmd",
+        "\ufeff<38>Nov 20 10:00:00 web1 app: cmd",
+        "\0\0<38>Nov 20 10:00:00 web1 app: cmd",
+        "\ufeffcmd",
+    ],
+)
+def test_headers_that_few_write(line: str) -> None:
+    """What the kernel does not read of them it leaves to Python."""
+    there, app, begins = (
+        Predicate("hostname", Op.EXISTS),
+        Predicate("program", Op.EXACT, "app"),
+        Predicate("message", Op.PREFIX, "cmd"),
+    )
+    lines = [f"{HEAD}cmd", f"{HEAD}cmd x", f"{HEAD}cmd", line]
+    for codec, predicate in product(("syslog", "auto"), (there, app, begins)):
+        holds = Predicate("message", Op.CONTAINS, "cmd")
+        agree(lines, And((Leaf(0), Leaf(1))), holds, predicate, codec=codec)
+        agree(["<38>x cmd", *lines], Or((Leaf(0), Not(Leaf(1)))), holds, predicate, codec=codec)
 
 
 def test_a_document_names_its_program() -> None:

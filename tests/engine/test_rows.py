@@ -31,7 +31,7 @@ COLUMNS = {
     "h": "TIMESTAMP(6)", "i": "TIMESTAMP_LTZ(0)", "device": "VARCHAR(9)", "user.name": "STRING",
 }  # fmt: skip
 TABLE = f"""CREATE TABLE t ({", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())},
-    at TIMESTAMP_LTZ(3) METADATA FROM 'event_time', came TIMESTAMP_LTZ(3) METADATA FROM 'received_at',
+    `at` TIMESTAMP_LTZ(3) METADATA FROM 'event_time', came TIMESTAMP_LTZ(3) METADATA FROM 'received_at',
     place BIGINT METADATA FROM 'offset', whose STRING METADATA FROM 'host', door STRING METADATA FROM 'input',
     WATERMARK FOR e AS e - INTERVAL '1' SECOND) WITH ('connector' = 'vedette');"""
 ALL = "INSERT INTO alerts SELECT * FROM t;"

@@ -15,6 +15,7 @@ from tests.lookup.tables import lookup_of
 from vedette.lookup.batch import BuildRefused
 from vedette.lookup.layout import LookupRefused
 from vedette.lookup.table import Lookup
+from vedette.model import event
 from vedette.plan.ir import fold
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
@@ -87,7 +88,7 @@ def test_numbers(tmp_path_factory: pytest.TempPathFactory, keys: list[int], othe
             assert found.get("n", strange) is None
 
 
-ADDRESSES = st.ip_addresses(network="10.0.0.0/24") | st.ip_addresses()
+ADDRESSES = st.ip_addresses(network="10.0.0.0/24") | st.ip_addresses().map(lambda one: event.address(str(one)))
 
 
 @settings(max_examples=25)
@@ -105,7 +106,7 @@ def test_addresses(tmp_path_factory: pytest.TempPathFactory, keys: list[str], ot
             assert "." not in row[0] or not found.contains("ip", row[0].replace(".", ".0", 1))
         for other in others:
             assert found.contains("ip", str(other)) == (str(other) in keys)
-        for strange in (None, "", "10.0.0", "10.0.0.256", "010.0.0.1", "fe80::1%1", 5, "::ffff:1.2.3.4.5"):
+        for strange in (None, "", "10.0.0", "10.0.0.256", "010.0.0.1", "fe80:::1%1", 5, "::ffff:1.2.3.4.5"):
             assert not found.contains("ip", strange)
 
 
@@ -118,7 +119,7 @@ def test_addresses(tmp_path_factory: pytest.TempPathFactory, keys: list[str], ot
 def test_networks(tmp_path_factory: pytest.TempPathFactory, given_: list[tuple[Any, int]], others: list[Any]) -> None:
     """Of all networks around an address the longest prefix comes first; at both ends of each, and just outside."""
     path = tmp_path_factory.mktemp("t") / "networks.vlookup"
-    networks = [*dict.fromkeys(ipaddress.ip_network((address, bits), strict=False) for address, bits in given_)]
+    networks = [*dict.fromkeys(event.network(f"{address}/{bits}") for address, bits in given_)]
     rows = [(str(network), number) for number, network in enumerate(networks)]
     asked = [*others]
     for network in networks:
@@ -128,7 +129,8 @@ def test_networks(tmp_path_factory: pytest.TempPathFactory, given_: list[tuple[A
     for found in both(path, "net n:int", "net:cidr", rows):
         for address in asked:
             around = sorted(
-                (network for network in networks if address in network), key=lambda network: -network.prefixlen
+                (network for network in networks if event.address(str(address)) in network),
+                key=lambda network: -network.prefixlen,
             )
             expected = [rows[networks.index(network)] for network in around]
             assert found.all("net", str(address)) == expected
@@ -235,6 +237,21 @@ def test_times_of_validity(tmp_path: Path) -> None:
         assert found.contains("host", "i", at=149)
         assert not found.contains("host", "i", at=150)
         assert len(found.all("host", "h")) == 2
+
+
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"), ("1601-01-01T00:00:00Z", "9999-12-31"),
+     ("9999-12-31", "0001-01-01T00:00:00+02:00"), (-62_135_596_800_000_000, 253_402_300_799_999_999),
+     (-11_644_473_600_000_000, 253_402_304_399_000_000)],
+)  # fmt: skip
+def test_times_that_stand_for_none(tmp_path: Path, since: object, until: object) -> None:
+    """The first year and the last, and Windows' zero, are open ends: as a text and as a number."""
+    rows = [("h", since, until, "x")]
+    for found in both(
+        tmp_path / "v.vlookup", "host since:time until:time owner", "host", rows, valid=("since", "until")
+    ):
+        assert found.get("host", "h", at=100) == ("h", None, None, "x")
 
 
 @pytest.mark.parametrize("native", [True, False])

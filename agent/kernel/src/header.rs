@@ -2,6 +2,8 @@
 //!
 //! None for all others, and wherever a decoder would look for more than this: Python reads these.
 
+use memchr::memchr_iter;
+
 /// A header and where the message begins.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Header<'a> {
@@ -17,6 +19,8 @@ pub struct Header<'a> {
     pub start: usize,
 }
 
+/// As in `decode/syslog.py`.
+const RELAYED: usize = 160;
 const MODERN: u8 = 1;
 const HOST: u8 = 2;
 const PID: u8 = 4;
@@ -45,14 +49,13 @@ fn legacy(line: &[u8], at: usize, facility: u8) -> Option<Header<'_>> {
     }
     let rest = &line[at + 16..];
     let host = length(rest, usize::MAX, |byte| !matches!(byte, b'[' | b'<'));
-    if host == 0 || rest[host - 1] == b':' || rest.get(host) != Some(&b' ') {
+    if host == 0 || rest[host - 1] == b':' || rest.get(host) != Some(&b' ') || is_zone(&rest[..host]) {
         return None;
     }
     let rest = &rest[host + 1..];
     let app = length(rest, 128, |byte| !matches!(byte, b'[' | b':' | b'=' | b'"' | b'{' | b'}' | b',' | b';'));
     let program = &rest[..app];
-    // A relay may have taken Cisco's number for a program.
-    if app == 0 || is_format(rest) || program.iter().all(u8::is_ascii_digit) {
+    if app == 0 || is_format(rest) {
         return None;
     }
     let mut rest = &rest[app..];
@@ -70,7 +73,13 @@ fn legacy(line: &[u8], at: usize, facility: u8) -> Option<Header<'_>> {
         return None;
     }
     rest = rest.strip_prefix(b" ").unwrap_or(rest);
-    Some(Header { facility, parts, data: false, program: Some(program), start: line.len() - rest.len() })
+    let start = line.len() - rest.len();
+    // A relay may have taken a part of Cisco's header for a program.
+    let near = &line[start..line.len().min(start + RELAYED)];
+    if memchr_iter(b'%', near).any(|at| line[start + at - 1] == b' ') {
+        return None;
+    }
+    Some(Header { facility, parts, data: false, program: Some(program), start })
 }
 
 /// RFC 5424.
@@ -98,6 +107,10 @@ fn modern(line: &[u8], at: usize, facility: u8) -> Option<Header<'_>> {
         _ => {}
     }
     let rest = rest.strip_prefix(b"\xef\xbb\xbf").unwrap_or(rest);
+    // Cisco's tag.
+    if rest.first() == Some(&b'%') {
+        return None;
+    }
     let given = |part: &[u8], bit| if part == b"-" { 0 } else { bit };
     let parts = MODERN | given(host, HOST) | given(pid, PID) | given(id, MESSAGE_ID);
     let program = (program != b"-").then_some(program);
@@ -146,6 +159,14 @@ fn length(text: &[u8], most: usize, wanted: impl Fn(u8) -> bool) -> usize {
 /// Python's `\s`.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+/// Whether a zone or an offset may stand where the host does.
+fn is_zone(host: &[u8]) -> bool {
+    match host {
+        [b'+' | b'-', digit, ..] => digit.is_ascii_digit(),
+        _ => (2..=5).contains(&host.len()) && host.iter().all(u8::is_ascii_uppercase),
+    }
 }
 
 fn is_format(text: &[u8]) -> bool {
@@ -213,7 +234,11 @@ mod tests {
             "<34>Oct 11 22:14:15 mx su[]: x",
             "<34>Oct 11 22:14:15 mx su[1] x",
             "<34>Oct 11 22:14:15 mx su:/x",
-            "<34>Oct 11 22:14:15 mx 123: x",
+            "<34>Oct 11 22:14:15 mx 123: *Oct 11 22:14:15: %A-1-B: x",
+            "<34>Oct 11 22:14:15 mx a: %A-1-B: x",
+            "<34>Oct 11 22:14:15 UTC su: x",
+            "<34>Oct 11 22:14:15 +0100 su: x",
+            "<165>1 2003-10-11T22:14:15Z h app - ID47 - %A-1-B: x",
             "<34>Oct 11 22:14:15 mx CEF:0|a",
             "<34>Oct 11 22:14:15 mx su: message repeated 2 times: [ x]",
             "<165>1 2003-10-11T22:14:15Z h app - ID47",

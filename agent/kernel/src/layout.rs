@@ -19,17 +19,23 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// The part of `text`.
+    /// The part of `text`; behind a cut at a blank without the blanks around it.
     #[must_use]
     pub fn of(self, text: &[u8]) -> &[u8] {
         let found =
             if self.last { memchr::memrchr(self.separator, text) } else { memchr::memchr(self.separator, text) };
-        match (found, self.after) {
+        let mut part = match (found, self.after) {
             (Some(at), true) => &text[at + 1..],
             (Some(at), false) => &text[..at],
             (None, after) if after == self.last => text,
             (None, _) => &[],
+        };
+        if self.separator == b' ' {
+            while let [b' ', rest @ ..] | [rest @ .., b' '] = part {
+                part = rest;
+            }
         }
+        part
     }
 }
 
@@ -175,6 +181,7 @@ mod tests {
             ["a", "", "", "a"]
         );
         assert_eq!([cut(false, false, "?"), cut(true, true, "?")], ["", ""]);
+        assert_eq!(Cut { separator: b' ', after: true, last: false }.of(b"a  b c "), b"b c");
     }
 
     #[test]

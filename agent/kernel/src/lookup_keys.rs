@@ -97,14 +97,20 @@ fn ordered(number: f64) -> [u8; 8] {
     (bits ^ if bits >> 63 == 1 { u64::MAX } else { 1 << 63 }).to_be_bytes()
 }
 
+/// The address that a text is: as `address` of `model/event.py`.
+pub fn parsed(text: &[u8]) -> Option<IpAddr> {
+    let text = text.trim_ascii();
+    let text = text.split(|&byte| byte == b'%').next()?;
+    let brackets: &[char] = &['[', ']'];
+    let address: IpAddr = std::str::from_utf8(text).ok()?.trim_matches(brackets).parse().ok()?;
+    Some(address.to_canonical())
+}
+
 pub fn address(text: &[u8]) -> Option<Key<'static>> {
     if let Some(four) = four(text) {
         return Some(Key::Four(four));
     }
-    if text.len() > 45 {
-        return None;
-    }
-    Some(match std::str::from_utf8(text).ok()?.parse().ok()? {
+    Some(match parsed(text)? {
         IpAddr::V4(address) => Key::Four(address.octets()),
         IpAddr::V6(address) => Key::Sixteen(address.octets()),
     })

@@ -128,7 +128,7 @@ impl<'a> Json<'a> {
         let text = &self.data[start..self.at];
         match kind {
             Kind::Int => out.extend_from_slice(text),
-            _ if text == b"-0" => return None,
+            _ if !text.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')) => return None, // "-0", beyond 64 bits
             _ => float(std::str::from_utf8(text).ok()?.parse().ok()?, out),
         }
         Some(())

@@ -244,7 +244,11 @@ impl State {
     /// Whether its rules surely match; None when nothing is known of the line.
     fn decide_line(&mut self, plan: &Plan, line: &Line, answer: &mut Answer, asked: &mut Vec<u64>) -> Option<bool> {
         let text = line.text;
-        if text.len() > MAX_LINE || (line.apart && find(text, b"audit(").is_some()) {
+        // A byte order mark or a hole is no part of an event.
+        if text.len() > MAX_LINE
+            || matches!(text.first(), Some(0 | 0xef))
+            || (line.apart && find(text, b"audit(").is_some())
+        {
             return None;
         }
         let header = match line.view.reads {

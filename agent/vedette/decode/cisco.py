@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
+from typing import Any
 
 from vedette.decode.formats.base import Gives, named
 
 _TAG = re.compile(
-    r"%(?P<cisco_tag>(?P<cisco_facility>[A-Za-z][\w]{0,31}(?:[-/][A-Za-z][\w]{0,31}){0,3}?)-(?P<cisco_severity>[0-7])-"
+    r"%(?P<cisco_tag>(?P<cisco_facility>\d?[A-Za-z][\w]{0,31}(?:[-/][A-Za-z][\w]{0,31}){0,3}?)-(?P<cisco_severity>[0-7A-Z])-"
     r"(?P<mnemonic>(?P<message_number>\d{1,8})|[A-Za-z0-9_]{1,64}))",
     re.ASCII,
 )
@@ -24,7 +26,7 @@ FACILITIES: Mapping[str, str] = {
     **dict.fromkeys(("asa", "pix", "ftd", "fwsm"), "%asa"),
     **dict.fromkeys(("bgp", "ip-tcp", "tcp"), "%bgp"),
     "ldp": "%ldp",
-    **dict.fromkeys(("aaa", "sec_login", "parser", "sys", "tacacs", "radius", "ssh", "login", "dot1x"), "%aaa"),
+    **dict.fromkeys(("aaa", "sec_login", "parser", "sys", "tacacs", "radius", "ssh", "sshd", "login", "dot1x"), "%aaa"),
     **dict.fromkeys(("ha_em", "vshd", "authpriv"), "%aaa"),
 }
 """By facility, whole or in parts (``ROUTING-BGP``). TCP's authentication is what protects BGP's sessions."""
@@ -45,34 +47,69 @@ def tag(app: str) -> dict[str, str]:
     return {} if match is None else {name: text for name, text in match.groupdict().items() if text}
 
 
+_IP = r"(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{0,41})"
+
+
+def _ip(prefix: str) -> str:
+    return rf"(?P<{prefix}_ip>{_IP})"
+
+
 def _end(prefix: str) -> str:
-    """``interface:address/port`` as fields of one end."""
-    return rf"(?:[\w./-]{{1,64}}:)?(?P<{prefix}_ip>[0-9A-Fa-f.:]{{2,45}})/(?P<{prefix}_port>\d{{1,5}})"
+    """``interface:address/port (user)(address)`` as fields of one end, which needs no more than its address."""
+    return rf"(?:[\w./-]{{1,64}}: ?)??{_ip(prefix)}(?:/(?P<{prefix}_port>\d{{1,5}}))?(?: ?\([^)]{{0,256}}\)){{0,2}}"
 
 
-_SRC = _end("src")
-_DST = _end("dst")
-_PAREN_SRC = r"(?P<src_ip>[0-9A-Fa-f.:]{2,45})\((?P<src_port>\d{1,5})\)"
-_PAREN_DST = r"(?P<dst_ip>[0-9A-Fa-f.:]{2,45})\((?P<dst_port>\d{1,5})\)"
+def _paren(prefix: str) -> str:
+    """``address(port)``, of IOS with the interface behind it."""
+    return rf"{_ip(prefix)}(?:\((?P<{prefix}_port>\d{{1,5}})\))?(?: ?\([^)]{{0,256}}\))?"
+
+
+_SRC, _DST = _end("src"), _end("dst")
+_LIST = rf"{_paren('src')}(?: [\w./-]{{1,64}})? ?-> {_paren('dst')}"
+_USER = "(?P<user>[^>]{1,256}?)"
 
 ASA = (
-    rf"(?P<action>Built|Teardown) (?:(?P<direction>inbound|outbound) )?(?P<protocol>\w{{1,16}}) connection \d+ "
-    rf"for {_SRC}(?: \([^)]{{0,64}}\))?(?:\([^)]{{0,64}}\))? to {_DST}",
-    rf"(?P<action>Deny) (?:(?P<direction>inbound|outbound) )?(?P<protocol>\w{{1,16}}) (?:\(no connection\) )?"
-    rf"(?:src |from ){_SRC}(?:\([^)]{{0,64}}\))? (?:dst |to ){_DST}(?:\([^)]{{0,64}}\))?"
-    r"(?: by access-group \"(?P<rule_name>[^\"]{0,128})\")?",
+    rf"(?P<action>Built|Teardown) (?:(?P<direction>inbound|outbound) )?(?P<protocol>ICMP) connection for faddr {_SRC} "
+    rf"gaddr \S{{1,64}} laddr {_DST}",
+    r"(?P<action>Built|Teardown) (?:(?P<direction>inbound|outbound) |\w{1,16} {1,2}stub |stub |dynamic |static )?"
+    rf"(?P<protocol>\w{{1,16}}) (?:state-bypass )?(?:connection|translation)(?: \d+)? (?:for|from) {_SRC} to {_DST}",
+    rf"(?P<action>Deny) (?:(?P<direction>inbound|outbound) )?(?:protocol )?(?P<protocol>[\w-]{{1,16}}) "
+    r"(?:\(no connection\) |reverse path check |connection spoof |spoof |due to Land Attack |"
+    rf"teardrop fragment \([^)]{{0,64}}\) )?(?:src |from )\(?{_SRC}\)? (?:dst |to ){_DST}"
+    r"(?: type \w{1,8}, code \w{1,8},)?(?: by access-group \"(?P<rule_name>[^\"]{0,128})\")?",
     rf"(?P<direction>Inbound|Outbound) (?P<protocol>\w{{1,16}}) connection (?P<action>denied) from {_SRC} to {_DST}",
+    rf"(?P<action>Denied) (?P<protocol>(?:IPv6-)?ICMP) type ?= ?\d+,(?: code ?= ?\d+)? from (?:laddr )?{_ip('src')}"
+    rf" on interface \S{{1,64}}(?: to {_ip('dst')})?",
+    rf"Denied invalid (?P<protocol>ICMP) code \d+, for {_SRC} to {_DST}",
+    rf"No matching connection for ICMP error message: (?P<protocol>\w{{1,16}}) src {_SRC} dst {_DST}",
+    r"(?P<protocol>ICMP) packet type \d+ (?P<action>denied) by (?P<direction>outbound) list "
+    rf"(?P<rule_name>\S{{1,128}}) src {_SRC} dest {_DST}",
     r"access-list (?P<rule_name>\S{1,128}) (?P<action>permitted|denied|est-allowed) (?P<protocol>\w{1,16}) "
-    r"[\w.-]{1,64}/(?P<src_ip>[0-9A-Fa-f.:]{2,45})\((?P<src_port>\d{1,5})\)(?:\([^)]{0,64}\))? -> "
-    r"[\w.-]{1,64}/(?P<dst_ip>[0-9A-Fa-f.:]{2,45})\((?P<dst_port>\d{1,5})\)",
-    rf"Login (?P<action>denied|permitted) from {_SRC} to (?:[\w.-]{{1,64}}:)?(?P<dst_ip>[0-9A-Fa-f.:]{{2,45}})/"
-    r"(?P<service>\w{1,16})"
+    rf"(?:for user '?(?P<user>[^' ]{{1,256}})'? )?[\w.-]{{1,64}}/{_paren('src')} -> [\w.-]{{1,64}}/{_paren('dst')}",
+    rf"Login (?P<action>denied|permitted) from {_SRC} to (?:[\w.-]{{1,64}}:)??{_ip('dst')}/(?P<service>\w{{1,16}})"
     r" for user \"(?P<user>[^\"]{0,256})\"",
-    rf"(?P<protocol>TCP|UDP) (?:access (?P<action>denied|permitted) by ACL|request discarded) from {_SRC} to {_DST}",
+    rf"(?P<protocol>\w{{1,16}}) (?:access (?P<action>denied|permitted) by ACL|request discarded) from {_SRC} to {_DST}",
     r"AAA user authentication (?P<action>Rejected|Successful) : (?:reason = (?P<reason>[^:]{0,256}) : )?"
     r"(?:server = \S{1,64} : |local database : )?user = (?P<user>\S{1,256})(?: : user IP = (?P<src_ip>\S{1,64}))?",
-    r"User '(?P<user>[^']{0,256})' executed the '(?P<command>.*)' command",
+    rf"User authentication (?P<action>succeeded|failed): IP(?: address:| =) {_ip('src')}, Uname: (?P<user>\S{{1,256}})",
+    rf"Auth(?:entication|orization) (?P<action>\w{{1,16}}) for user '(?P<user>[^']{{0,256}})' from {_SRC} to {_DST}",
+    r"User '(?P<user>[^']{0,256})' executed (?:the '(?P<command>.*)' command|cmd: (?P<cmd>.*))",
     r"User '(?P<user>[^']{0,256})', running '[^']{0,64}' from IP (?P<src_ip>[^\s,]{1,64}), executed '(?P<command>.*)'",
+    rf"(?:Group = (?P<group>[^,]{{0,128}}), )?(?:Username = (?P<user>[^,]{{0,256}}), )?IP = {_ip('src')}, "
+    r"(?:.{0,512}?\bReason: (?P<reason>.*))?",
+    rf"(?:DefaultWEBVPNGroup )?Group <?(?P<group>[^>]{{0,128}}?)>? User <?{_USER}>? IP <?{_ip('src')}>?(?: |$)",
+    rf"Local: ?{_ip('dst')}:(?P<dst_port>\d{{1,5}}) Remote: ?{_ip('src')}:(?P<src_port>\d{{1,5}}) "
+    r"Username: ?(?P<user>\S{1,256}) ",
+    rf"IPSEC: An? (?:in|out)bound \S{{1,64}} SA \([^)]{{0,64}}\) between {_ip('dst')} and {_ip('src')} "
+    r"\(user= ?(?P<user>[^)]{0,256})\)",
+    rf"IPSEC: Received an? (?P<protocol>\S{{1,16}}) packet \([^)]{{0,128}}\) from {_ip('src')} "
+    rf"\((?:user= ?)?(?P<user>[^)]{{0,256}})\) to {_ip('dst')}",
+    rf"(?:Starting|Device completed|Device failed) SSL handshake with [\w ]{{1,32}} {_SRC}(?: to {_DST})?",
+    r"Dynamic [Ff]ilter (?P<action>\w{1,16}) \w{1,8} ?listed (?P<protocol>\w{1,16}) traffic "
+    rf"from {_SRC} to {_DST}",
+    rf"(?:(?P<user>[^@\s]{{1,256}})@)?{_ip('src')}(?:\([^)]{{0,256}}\))? Accessed (?:JAVA )?URL (?:[^@\s]{{1,256}}@)?"
+    rf"{_ip('dst')}:(?P<url>.*)",
+    rf"(?P<action>Access denied) URL (?P<url>\S{{1,2048}}) SRC {_ip('src')} DEST {_ip('dst')}",
 )
 
 IOS = (
@@ -80,9 +117,32 @@ IOS = (
     r"\[localport: (?P<dst_port>\d{1,5})\](?: \[Reason: (?P<reason>[^\]]{0,256})\])?",
     r"User:(?P<user>\S{1,256}) +logged command:(?P<command>.*)",
     r"Configured from (?P<method>\S{1,64}) by (?P<user>\S{1,256}) on (?P<tty>\S{1,64})(?: \((?P<src_ip>[^)]{1,64})\))?",
-    rf"list (?P<rule_name>\S{{1,128}}) (?P<action>denied|permitted) (?P<protocol>\w{{1,16}}) {_PAREN_SRC}"
-    rf"(?: \([^)]{{0,64}}\))? -> {_PAREN_DST}",
+    r"(?: {0,2}\w{1,16}(?:/\d{1,3})?: \w{1,32}: {1,2})?(?:access-)?list (?P<rule_name>\S{1,128}) (?:\(\d+\) )?"
+    r"(?P<action>denied|permitted|deny|permit) (?P<protocol>\w{1,16}) "
+    rf"(?:[0-9A-Fa-f]{{2,4}}(?:[.-][0-9A-Fa-f]{{2,4}}){{2,5}} )?{_LIST}",
     r"Authentication failure for SNMP req from host (?P<src_ip>\S{1,64})",
-    r"neighbor (?P<dst_ip>[0-9A-Fa-f.:]{2,45}) (?P<action>Up|Down)",
+    rf"neighbor {_ip('dst')} (?P<action>Up|Down)",
+    r"New (?P<service>\w{1,16}) connection(?: for user (?P<user>[^,\s]{1,256}))?, source (?P<src_ip>\S{1,64}) "
+    r"destination (?P<dst_ip>[^\s,]{1,64})(?:,[^,]{0,64}?)? (?P<action>ACCEPTED|REJECTED)",
+    r"User (?P<user>\S{1,256}) has exited tty session \d+ ?\((?P<src_ip>[^)]{1,64})\)",
 )
-"""IOS and NX-OS."""
+"""IOS, IOS-XR, NX-OS and small business switches."""
+
+FTD = {
+    "SrcIP": "src_ip", "DstIP": "dst_ip", "SrcPort": "src_port", "DstPort": "dst_port", "Protocol": "protocol",
+    "User": "user", "AccessControlRuleAction": "action", "AccessControlRuleName": "rule_name", "URL": "url",
+    "Message": "signature", "FileName": "file_name", "FileSHA256": "sha256", "ThreatName": "threat",
+}  # fmt: skip
+"""Of an event that Firepower Threat Defense sends as ``Key: value, …`` (430001 to 430005) what it is called, and in
+general."""
+FTD_GIVES = Gives("", named(dict.fromkeys(chain(FTD, FTD.values()))))
+_PAIR = re.compile(r"(\w{2,32}): ([^,]*(?:,(?! \w{2,32}: )[^,]*)*)(?:, |$)")
+
+
+def ftd(message: str) -> dict[str, Any]:
+    """The fields of such an event; none of any other message."""
+    fields: dict[str, Any] = {}
+    for name, value in _PAIR.findall(message) if "SrcIP: " in message else ():
+        if value and name in FTD:
+            fields[name] = fields[FTD[name]] = value
+    return fields

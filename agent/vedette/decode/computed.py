@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 class Cut(NamedTuple):
     """The part before the ``separator``, one character, or ``after`` it; of several the first, or the ``last``.
 
-    As ``str.partition`` and ``str.rpartition`` have it, also where there is none."""
+    As ``str.partition`` and ``str.rpartition`` have it, also where there is none; behind a cut at a blank without the
+    blanks around it."""
 
     separator: str
     after: bool = False
@@ -24,7 +25,8 @@ class Cut(NamedTuple):
 
     def of(self, text: str) -> str:
         """The part of ``text``."""
-        return (text.rpartition if self.last else text.partition)(self.separator)[2 if self.after else 0]
+        part = (text.rpartition if self.last else text.partition)(self.separator)[2 if self.after else 0]
+        return part.strip(" ") if self.separator == " " else part
 
 
 class Part(NamedTuple):

@@ -27,11 +27,10 @@ type; all others are texts, but ``priority`` and ``version``. A key that occurs 
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any
-
-import orjson
 
 from vedette.decode import access, cisco, kafka, ownlog, peers, sources, syslog
 from vedette.decode.aliases import ALIASES
@@ -40,9 +39,9 @@ from vedette.decode.computed import Traced
 from vedette.decode.fields import JOURNAL, MAX_LEVELS, is_synthetic
 from vedette.decode.formats.base import NOWHERE, Format, Shape
 from vedette.decode.formats.table import SHAPES, format_at, shape_of
-from vedette.decode.programs import NO_PROGRAM, PAIRS, PROGRAMS, program_name, starts_with_pair
+from vedette.decode.programs import NO_PROGRAM, PAIRS, PROGRAMS, is_tag, program_name, starts_with_pair
 from vedette.decode.sources import possible_source
-from vedette.decode.values import ABSENT, Absent, Value, descend, from_json, path, scalars
+from vedette.decode.values import ABSENT, Absent, Value, descend, from_json, path, scalars, to_json
 from vedette.model.event import LogSource, Source
 from vedette.model.times import named_time, time_of
 
@@ -102,6 +101,8 @@ class Record:
         logsource: LogSource,
         event: Mapping[str, Value] | None,
     ) -> None:
+        if raw[:1] in _LEADS:
+            raw = raw.lstrip(b"\0").removeprefix(BOM_UTF8)
         self.raw = raw
         self._codec = codec
         self._origin = origin
@@ -233,7 +234,9 @@ class Record:
                         parsed = syslog.parse(raw, self._received_at, self._zone)
                     else:
                         parsed = syslog.of_usual(usual, raw, self._received_at, self._zone)
-                    self._header = None if parsed is None else syslog.unfold(parsed, self.raw)
+                    if parsed is not None and parsed.app is None:
+                        parsed = syslog.tagged(parsed, raw, is_tag)
+                    self._header = None if parsed is None else syslog.unfold(parsed, raw)
                 case Kind.DAEMON:
                     self._header = ownlog.header(self.raw, self._received_at, self._zone)
                 case _:
@@ -280,7 +283,7 @@ class Record:
         form = self._form()
         if self._structured() is not None:
             for name in self.time_fields:
-                time = time_of(self.get(name), self._zone)
+                time = time_of(self.get(name), None if name == "UtcTime" else self._zone)
                 if time is not None:
                     return time
         return form.time_of(self._more(), self._zone) if isinstance(form, Format) else None
@@ -526,13 +529,16 @@ NAMED_BY = {field: (field.encode(), b"\\u", b"&#", *_ALSO_BY.get(field, ())) for
 """Bytes of a document that has this field: its name, perhaps escaped, or what the format holds that gives it
 under another name (CEF, the audit log, Fortinet, nginx's error log)."""
 
+_LEADS = frozenset((b"\0", BOM_UTF8[:1]))
+"""What stands before an event and is no part of it: a byte order mark, the hole before what is written to a truncated
+file."""
 _JSON_MESSAGE = re.compile(rb"\s*(?:@cee: ?)?\{")
 """Begins with one of ``syslog.JSON_FIRST``."""
-_HOST_FIELDS = ("hostname", "host", "host.name", "_HOSTNAME", "Computer", "device_id", "device")
+_HOST_FIELDS = ("hostname", "host", "host.name", "_HOSTNAME", "Computer", "device_id", "device", "hostIdentifier")
 _FORMAT_HOSTS = ("hostname", "Computer", "dvchost", "deviceHostName")
 _DEVICE_HOSTS = ("devname", "fw", "device_name")
 
-_TIME_FIELDS = ("@timestamp", "timestamp", "time", "ts", "eventTime", "UtcTime", "__REALTIME_TIMESTAMP")
+_TIME_FIELDS = ("@timestamp", "timestamp", "time", "ts", "eventTime", "UtcTime", "__REALTIME_TIMESTAMP", "unixTime")
 
 
 def record(
@@ -564,5 +570,4 @@ def from_mapping(
     logsource: LogSource = _ANY_SOURCE,
 ) -> Record:
     """A structured event as a record, as if it had arrived as the JSON text of ``event``."""
-    raw = orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS)
-    return record(raw, codec, origin=origin, received_at=received_at, zone=zone, logsource=logsource)
+    return record(to_json(event), codec, origin=origin, received_at=received_at, zone=zone, logsource=logsource)

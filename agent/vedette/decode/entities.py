@@ -9,13 +9,12 @@ fields, without doubles, at most ``MAX_ENTITIES``.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from vedette.decode.values import Value
-from vedette.model.event import Entity
+from vedette.model.event import Entity, address
 
 MAX_ENTITIES = 32
 MAX_VALUES = 1024
@@ -64,8 +63,6 @@ _SEPARATORS = str.maketrans("", "", "_-.@ ")
 NOTHING = frozenset({"", "-", "?", "none", "null", "unknown", "(unknown)", "n/a", "na", "(null)"})
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
 _DOMAIN = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.){1,32}[A-Za-z][A-Za-z0-9-]{1,62}\.?")
-_ADDRESS = re.compile(r"[0-9A-Fa-f:.]+")
-"""All that an address may hold."""
 OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 FOUR = re.compile(rf"{OCTET}(?:\.{OCTET}){{3}}")
 """An IPv4 address."""
@@ -156,15 +153,10 @@ def _ip(text: str) -> Iterator[Entity]:
     if FOUR.fullmatch(text):  # as ``ipaddress`` writes it, which takes ten times as long
         yield Entity("ip", text)
         return
-    bare = text.partition("%")[0].strip("[]")
-    if re.fullmatch(r"[\d.]{7,15}:\d{1,5}", bare):
-        bare = bare.partition(":")[0]
-    if not _ADDRESS.fullmatch(bare):
-        return  # an exception would cost ten times as much
-    try:
-        yield Entity("ip", str(ipaddress.ip_address(bare)))
-    except ValueError:
-        return
+    if re.fullmatch(r"[\d.]{7,15}:\d{1,5}", text):
+        text = text.partition(":")[0]
+    if parsed := address(text):
+        yield Entity("ip", str(parsed))
 
 
 def _host(text: str) -> Iterator[Entity]:

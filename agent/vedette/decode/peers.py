@@ -262,9 +262,11 @@ ENDPOINT = {**PLAIN, "src_port": Part((), unless="[:")}
 
 
 def plain(address: str) -> str:
-    """An address without brackets and, when it is IPv4-mapped, as IPv4; any other text as it is."""
+    """An address without brackets and zone and, when it is IPv4-mapped, as IPv4; any other text as it is."""
     if address[:1] == "[" and address[-1:] == "]":
         address = address[1:-1]
+    if "%" in address and ":" in address:
+        address = address.partition("%")[0]
     if address[:7].lower() == _MAPPED and "." in address:
         address = address[7:]
     return address

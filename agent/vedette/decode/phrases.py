@@ -28,8 +28,8 @@ _PAM_FAILURE = (
 _BY = r"(?: by (?P<by_user>[^\s(]*)\(uid=(?P<by_uid>\d+)\))?"
 PAM_FAILURE = rf"(?:{_PAM_HEAD}|\(?pam_\w+\)?:? )?{_PAM_FAILURE}"
 PAM = (
-    _PAM_HEAD + r"session (?P<action>opened|closed) for user (?P<user>[^\s(]+)(?:\(uid=(?P<uid>\d+)\))?" + _BY,
     PAM_FAILURE,
+    _PAM_HEAD + r"session (?P<action>opened|closed) for user (?P<user>[^\s(]+)(?:\(uid=(?P<uid>\d+)\))?" + _BY,
     _PAM_HEAD + r"auth could not identify password for \[(?P<user>[^\]]*)\]",
     _PAM_HEAD + r"Consecutive login failures for user (?P<user>\S+) account temporarily locked",
     _PAM_HEAD + r"password changed for (?P<user>\S+)",
@@ -38,6 +38,10 @@ PAM = (
     r"session (?P<action>opened|closed) for user (?P<user>\S+)" + _BY,
 )
 _NOTE = r"(?:kernel:\[ *\d+\.\d+\]: )?(?:error: |fatal: |\[ID \d+ \S+\] )?"
+_TO_PEER = (
+    r"(?:Unable to negotiate with|(?:banner exchange|ssh_dispatch_run_fatal): Connection from"
+    r"|Timeout, client not responding from|Read error from remote host)"
+)
 SSHD = (
     # The oldest servers end in the remote user's name, which its sender chose: the address before it is the peer's.
     rf"{_NOTE}(?:Failed|Accepted) (?P<auth_method>[^\s/]++)\S*+ for {_INVALID}(?P<user>\S*+) {_FROM} ssh1: ruser ",
@@ -53,54 +57,101 @@ SSHD = (
     rf"{_NOTE}Connection (?:closed|reset) by {_ADDRESS}",
     rf"{_NOTE}maximum authentication attempts exceeded for {_INVALID}(?P<user>.*) {_FROM}",
     rf"{_NOTE}User (?P<user>.*) from {_IP} not allowed because (?P<reason>.*)",
+    rf"{_NOTE}User (?P<user>.*) not allowed because (?P<reason>.*)",
+    rf"{_NOTE}Access denied for user (?P<user>.*) by PAM",
     rf"{_NOTE}(?P<user>ROOT) LOGIN REFUSED FROM {_ADDRESS}(?: port (?P<src_port>\d+))?",
     rf"{_NOTE}PAM: (?>(?P<reason>.*?) for ){_INVALID}(?P<user>.*) from {_IP}",
-    rf"{_NOTE}Unable to negotiate with {_ADDRESS} port (?P<src_port>\d+): (?P<reason>.*)",
+    rf"{_NOTE}{_TO_PEER} {_ADDRESS} port (?P<src_port>\d+)(?:: (?P<reason>.*))?",
+    rf"(?!.* port \d.* port \d){_NOTE}{_TO_PEER} (?:authenticating |invalid )?user (?P<user>.*) {_ADDRESS} "
+    r"port (?P<src_port>\d+)(?:: (?P<reason>.*))?",
     rf"{_NOTE}Bad protocol version identification '(?P<identification>.*)' {_FROM}",
     rf"{_NOTE}kex_exchange_identification: (?P<reason>.*)",
-    rf"{_NOTE}(?:banner exchange|ssh_dispatch_run_fatal): Connection from {_ADDRESS} port (?P<src_port>\d+): "
-    r"(?P<reason>.*)",
-    rf"{_NOTE}(?:Did not receive identification string|Received disconnect|Connection) "
-    rf"from {_ADDRESS}(?: port (?P<src_port>\d+))?",
+    rf"{_NOTE}(?:(?:Did not receive identification string|Received disconnect|Connection) from|Closing connection to) "
+    rf"{_ADDRESS}(?: port (?P<src_port>\d+))?",
+    rf"{_NOTE}(?:Starting session: .* for|Close session: user) (?P<user>\S+) {_FROM}",
+    rf"{_NOTE}drop connection #\d+ from \[{_ADDRESS}\]:(?P<src_port>\d+)",
+    rf"{_NOTE}srclimit_penalise: \S+ (?:new )?{_ADDRESS}/\d+ (?P<reason>.*)",
     rf"{_NOTE}Timeout before authentication for (?:connection from )?{_ADDRESS}(?: port (?P<src_port>\d+))?",
     rf"{_NOTE}refused connect from (?:.*[@ ])?\(?{_ADDRESS}\)?",
     rf"{_NOTE}reverse mapping checking getaddrinfo for (?P<src_host>\S+) \[(?P<src_ip>[^\]]+)\]",
     rf"{_NOTE}Authentication refused: (?P<reason>bad ownership or modes for \w+ (?P<path>.*))",
 )
 
+_BY_USER = r"\s*(?P<user>[^\s:][^:]{0,255}?) : {1,2}"
+_PART = r"(?:HOST|TTY|CHROOT|[CP]WD|USER|GROUP|TSID|ENV|COMMAND)="
+_NEXT = rf"(?: ;(?: (?={_PART})| ?$)|$)"
 SUDO = (
-    r"\s*(?P<user>[^\s:]+) : (?:TTY=|(?>(?P<reason>.*?) ; TTY=))(?P<tty>\S+) ; "
-    r"(?>PWD=(?P<pwd>.*?) ; USER=)(?P<target_user>\S+) ;(?>.*? COMMAND=)(?P<command>.*)",
+    # A piece may hold any text, as it is the user's.
+    rf"{_BY_USER}\(command continued\) (?P<command>.*)",
+    # Each part may be missing, also COMMAND, in the first piece of a record that is cut.
+    rf"{_BY_USER}(?:(?!{_PART})(?>(?P<reason>.*?) ; (?={_PART})))?(?={_PART})"
+    rf"(?:HOST=\S+{_NEXT})?(?:TTY=(?P<tty>\S+){_NEXT})?(?:CHROOT=(?>(?P<chroot>.*?){_NEXT}))?"
+    rf"(?:[CP]WD=(?>(?P<pwd>.*?)(?: ; (?=USER=)|$)))?(?:USER=(?>(?P<target_user>.*?){_NEXT}))?"
+    rf"(?:GROUP=(?>(?P<target_group>.*?){_NEXT}))?(?:TSID=\S+{_NEXT})?"
+    r"(?:ENV=(?>(?P<environment>.*?)(?: ; (?=COMMAND=)|$)))?"
+    r"(?:COMMAND=(?P<command>[^ ]*(?: (?!; (?:SIGNAL=\w{1,16}(?: ; EXIT=\d{1,10})?|EXIT=\d{1,10})$)[^ ]*)*)"
+    r"(?: ; SIGNAL=(?P<signal>\w+))?(?: ; EXIT=(?P<exit>\d+))?)?",
+    rf"{_BY_USER}(?P<reason>.*)",
+    *PAM,
+)
+
+PKEXEC = (
+    r"(?P<user>[^\s:]+): (?>(?P<reason>.*?) \[USER=)(?P<target_user>[^\]]*)\] \[TTY=(?P<tty>[^\]]*)\] "
+    r"\[CWD=(?>(?P<pwd>.*?)\] \[COMMAND=)(?P<command>.*)\]",
+    *PAM,
+)
+POLKITD = (
+    r"Operator of (?P<session>\S+) (?P<result>successfully authenticated|FAILED to authenticate) "
+    r"(?:as unix-user:(?P<target_user>\S+) )?(?>to gain .*?for action )(?P<action>\S++).*\(owned by unix-user:"
+    r"(?P<user>[^)]*)\)",
+)
+DOAS = (
+    r"(?P<user>\S+) ran command (?P<command>.*) as (?P<target_user>\S+)(?: from (?P<pwd>.*))?",
+    r"(?:failed auth|command not permitted) for (?P<user>\S+)(?:: (?P<command>.*))?",
     *PAM,
 )
 
 SU = (
     r"(?P<result>Successful|FAILED|pam_authenticate\S*) su for (?P<target_user>\S+) by (?P<user>\S+)",
-    r"(?P<result>FAILED SU )?\(to (?P<target_user>\S+)\) (?P<user>\S+) on (?P<tty>\S+)",
+    r"(?:(?P<result>FAILED (?:SU|RUNUSER)) )?\(to (?P<target_user>\S+)\) (?P<user>\S+) on (?P<tty>\S+)",
     r"(?P<result>[+-]) (?P<tty>\S+) (?P<user>[^\s:]+)[:-](?P<target_user>\S+)",
-    r"'su (?P<target_user>[^']*)' (?P<result>failed) for (?P<user>\S+) on (?P<tty>\S+)",
-    r"BAD SU (?P<user>\S+) to (?P<target_user>\S+) on (?P<tty>\S+)",
+    r"'su (?P<target_user>[^']*)' (?P<result>failed|succeeded) for (?P<user>\S+) on (?P<tty>\S+)",
+    r"(?:(?P<result>BAD SU) )?(?P<user>\S+) to (?P<target_user>\S+) on (?P<tty>\S+)",
     *PAM,
 )
 
 CRON = (
-    r"\((?P<user>[^)]{1,256})\) (?P<action>CMD|CMDOUT|CMDEND) \((?P<command>.*)\)\s*$",
+    r"\((?P<user>[^)]{1,256})\) (?P<action>CMD|CMDOUT|CMDEND) \((?P<command>.*(?=\)\s*$)|.*)",
     r"\((?P<user>[^)]{1,256})\) (?P<action>[A-Za-z ]{1,40}) \((?P<detail>.*)\)\s*$",
+    r"(?:FILE \S+ )?USER (?P<user>\S+) (?i:pid) +\d+ (?:cmd|job) (?P<command>.*)",
     *PAM,
 )
 
 ACCOUNTS = (
-    r"new user: name=(?P<user>[^,]*), UID=(?P<uid>\d+), GID=(?P<gid>\d+), "
+    r"new user: name=(?P<user>[^,]*), (?i:UID=(?P<uid>\d+), GID=(?P<gid>\d+)), "
     r"home=(?P<home>[^,]*), shell=(?P<shell>[^,\s]*)",
+    r"failed adding user '(?P<user>[^']*)'",
     r"(?:new group|group added to \S+): name=(?P<group>[^,\s]*)",
+    r"group changed in \S+ \(group (?P<group>[^\s/,)]+)(?:/\d+)?(?:, new (?P<attribute>\w+): (?P<new>[^)]*))?",
     r"(?P<action>add|delete) '(?P<user>[^']*)' (?:to|from) (?:shadow )?group '(?P<group>[^']*)'",
     r"user (?P<user>\S+) (?P<action>added|removed) by (?P<by_user>\S+) (?:to|from) group (?P<group>\S+)",
+    r"(?P<by_user>\S+) failed to (?P<action>add|remove) user (?P<user>\S+) (?:to|from) group (?P<group>\S+)",
+    r"(?P<attribute>administrators|members|password|access) (?:of|to) group (?P<group>\S+) "
+    r"(?P<action>set|removed|changed|restricted) by (?P<by_user>\S+)(?: to (?P<new>\S*))?",
     r"(?P<action>change|lock|unlock) user '(?P<user>[^']*)' (?P<attribute>\w+)"
     r"(?: from '(?P<old>[^']*)' to '(?P<new>[^']*)')?",
+    r"(?P<action>change) (?:(?P<attribute>user name|admin) )?'(?P<user>[^']*)' to '(?P<new>[^']*)'"
+    r"(?: in (?:shadow )?group '(?P<group>[^']*)')?",
+    r"(?P<action>change)d user '(?P<user>[^']*)' (?P<attribute>information|shell)(?: to '(?P<new>[^']*)')?",
+    r"(?P<action>change)d (?P<attribute>password expiry) for (?P<user>\S+)",
     r"(?P<action>delete) user '(?P<user>[^']*)'",
-    r"(?P<action>delete|remove)d? group '(?P<group>[^']*)'",
+    r"(?P<action>delete|remove)d? (?:shadow )?group '(?P<group>[^']*)'(?: owned by '(?P<user>[^']*)')?",
     r"change group '(?P<group>[^']*)'",
+    r"group '(?P<group>[^']*)' (?P<action>removed)",
     r"password for '?(?P<user>[^\s']+)'? changed by '?(?P<by_user>[^\s']+)'?",
+    r"user '(?P<user>[^']*)' \(login '[^']*' on (?P<tty>[^)]*)\) (?P<action>switched|returned) to "
+    r"group '(?P<group>[^']*)'",
+    r"(?P<reason>Invalid password) for group '(?P<group>[^']*)' from '(?P<user>[^']*)'",
     *PAM,
 )
 
@@ -116,12 +167,25 @@ KERNEL = (
 NETFILTER = {"SRC": "src_ip", "DST": "dst_ip", "SPT": "src_port", "DPT": "dst_port", "PROTO": "protocol"}
 
 LOGIN = (
-    r"FAILED LOGIN (?:SESSION|\(?\d+\)?) (?:on '?(?P<tty>[^\s']+)'? )?(?:FROM '?(?P<src_ip>[^\s']+)'? )?"
-    r"FOR '?(?P<user>[^',]*)'?, (?P<reason>.*)",
-    r"(?P<user>ROOT) LOGIN +ON '?(?P<tty>[^\s']+)'?(?: FROM '?(?P<src_ip>[^\s']+)'?)?",
+    r"(?:FAILED LOGIN (?:SESSION|\(?\d+\)?)|TOO MANY LOGIN TRIES \(\d+\)) ?(?:on '?(?P<tty>[^\s']+)'? )?"
+    r"(?:(?i:FROM) '?(?P<src_ip>[^\s']+)'? )?FOR '?(?P<user>[^',]*)'?(?:, (?P<reason>.*))?",
+    r"(?P<user>ROOT) LOGIN +(?i:ON '?(?P<tty>[^\s']+)'?(?: FROM '?(?P<src_ip>[^\s']+)'?)?)",
+    r"'(?P<user>[^']*)' logged in +on '(?P<tty>[^']*)'(?: from '(?P<src_ip>[^']*)')?",
+    r"(?:LOGIN ON|DIALUP AT) (?P<tty>\S+) BY (?P<user>\S+)(?: FROM (?P<src_ip>\S+))?",
     *PAM,
 )
-LOGIND = (r"(?P<action>New|Removed) session (?P<session>\S+?)(?: of user (?P<user>.*?))?\.?$", *PAM)
+LOGIND = (
+    r"(?P<action>New|Removed) session '?(?P<session>[^\s']+?)'?(?: of user '?(?P<user>.*?)'?"
+    r"(?: with class '(?P<session_class>[^']*)' and type '(?P<session_type>[^']*)')?)?\.?$",
+    r"Session '?(?P<session>[^\s']+)'? (?P<action>logged out)\.",
+    *PAM,
+)
+
+SYSTEMD = (
+    r"(?P<action>Start(?:ed|ing)|Stopp(?:ed|ing)|Removed)(?: session-\S+ -)? Session (?P<session>\S+) of [Uu]ser "
+    r"(?P<user>.*?)\.?$",
+    *PAM,
+)
 
 _TIME = r"(?:\d{10}: )?"
 MOSQUITTO = (
@@ -135,16 +199,26 @@ MOSQUITTO = (
     _TIME + r"Client (?P<client_id>.*) "
     r"(?:already connected, closing old connection|closed its connection|has exceeded timeout)",
 )
-DNSMASQ = (r"(?:\d+ \S+ )?query\[(?P<record_type>\w+)\] (?P<query>\S+) from (?P<src_ip>\S+)",)
+DNSMASQ = (r"(?:\d+ \S+ )?(?:query|auth)\[(?P<record_type>[^\]]+)\] (?P<query>.*) from (?P<src_ip>\S+)",)
+PDNS = (
+    r"(?:TCP )?Remote (?:\S+<-)?(?P<src_ip>[0-9A-Fa-f:.]{2,45}) wants '(?P<query>.*)\|(?P<record_type>[^|']*)', do",
+    r"(?:\d+ )?\[[\d/]+\] (?:TCP )?question for '(?P<query>.*)\|(?P<record_type>[^|']*)' from "
+    r"\[?(?P<src_ip>[0-9A-Fa-f:.]{2,45}?)(?:\]?:\d+)?(?= |$)",
+)
+UNBOUND = (
+    r"(?:\[[\d:]+\] )?info: (?:(?:query|reply): |\S+ \w+ )?(?P<src_ip>[0-9A-Fa-f:.]{2,45})(?:@\d+)? "
+    r"(?P<query>\S+?)\.? (?P<record_type>\S+) (?:IN|CH|HS|ANY|CLASS\d+)(?= |$)",
+)
 VSFTPD = (
-    r"(?:\[pid \d+\] )?\[(?P<user>[^\]]*)\] (?P<result>OK|FAIL) (?P<action>[A-Z ]+): Client \"(?P<src_ip>[^\"]*)\"",
+    r"(?!.*: Client \".*: Client \")(?:\[pid \d+\] )?\[(?P<user>.*?)\] (?P<result>OK|FAIL) (?P<action>[A-Z ]+): "
+    r"Client \"(?P<src_ip>[^\"]*)\"",
     r"(?:\[pid \d+\] )?CONNECT: Client \"(?P<src_ip>[^\"]*)\"",
 )
-NGINX = (r"(?:[\d/]{10} [\d:]{8} )?\[(?P<level>\w+)\] \d+#\d+: (?>.*?, client: )(?P<src_ip>[^,\s]+)",)
+NGINX = (r"(?:[\d/]{10} [\d:]{8} )?\[(?P<level>\w+)\] \d+#\d+: (?>.*?, client: )(?P<src_ip>[^,\s]+)(?!.*, client: )",)
 APACHE = (rf"(?>.*?\[(?:client|remote) ){CLIENT}\]",)
 NAMED = (
     r"(?:[\w-]{1,32}: )?(?:\w{1,16}: )?client (?:@\S+ )?(?P<src_ip>[^\s#]+)#(?P<src_port>\d+)"
-    r"(?: \((?P<query>[^)]*)\))?: ",
+    r"(?: \((?P<query>(?:[^)\\]|\\.)*+)\))?: (?:view \S+: )?(?:query: \S+ \S+ (?P<record_type>\S+))?",
 )
 _DROPBEAR_PEER = r"from <?\[?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]?:(?P<src_port>\d{1,5})"
 DROPBEAR = (
@@ -193,7 +267,7 @@ ROUNDCUBE = (
 )
 FAIL2BAN = (
     r"(?:fail2ban\.\S+ +(?:\[\d+\])?: )?(?:[A-Z]{4,8} +)?\[(?P<jail>[^\]]{1,64})\] "
-    r"(?P<action>Ban|Unban|Found|Restore Ban) (?P<src_ip>\S{2,45})",
+    r"(?P<action>Ban|Unban|Found|(?:Restore|Increase) Ban) (?P<src_ip>\S{2,45})",
 )
 OPENVPN = (r"(?:us=\d{1,6} )?(?:TLS: )?(?P<src_ip>[0-9.]{7,15}|\[[0-9A-Fa-f:]{2,45}\]):(?P<src_port>\d{1,5}) ",)
 HAPROXY = (r"(?P<src_ip>[0-9A-Fa-f.:]{2,45}):(?P<src_port>\d{1,5}) \[",)

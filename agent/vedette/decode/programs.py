@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain, islice
+from typing import Any
 
 from vedette.decode import access, cisco, peers, phrases
+from vedette.decode.formats import auditd
 from vedette.decode.formats.base import NOWHERE, Field, Gives, Provenance, named, renamed, source
 from vedette.decode.syslog import add
 from vedette.model.event import Source
@@ -21,13 +23,14 @@ from vedette.model.event import Source
 Fields = dict[str, str | list[str]]
 
 
+_NOTHING = Gives("")
 _GROUP = re.compile(r"\(\?P<(\w+)>")
 
 
 @cache
-def _pam() -> re.Pattern[str]:
-    """Return a phrase of all programs: in any other layout ``rhost=`` may stand in a name that a client chose."""
-    return re.compile(phrases.PAM_FAILURE, re.S)
+def _pam() -> tuple[re.Pattern[str], ...]:
+    """Return the phrases of all programs: in any other layout ``rhost=`` may stand in a name that a client chose."""
+    return tuple(re.compile(pattern, re.S) for pattern in phrases.PAM)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +42,9 @@ class Program:
     patterns: tuple[str, ...] = ()
     pairs: bool = True
     names: Mapping[str, str] = field(default_factory=dict)
-    reader: Callable[[str], dict[str, str]] | None = None
+    reader: Callable[[str], dict[str, Any]] | None = None
+    reads: Gives = _NOTHING
+    """What ``reader`` gives."""
     remote: bool = True
     """Who and from where may be looked for in messages that no pattern fits (``peers.py``)."""
 
@@ -54,10 +59,10 @@ class Program:
         """The fields that ``read`` gives: the groups of the patterns, pairs and their further names."""
         own: list[Field] = [*named(chain.from_iterable(map(_GROUP.findall, self.patterns)))]
         if self.pairs:
-            own += [*named(_GROUP.findall(phrases.PAM_FAILURE)), *renamed(self.names, how=Provenance.VERBATIM)]
-        own += named(sorted(access.NAMES)) if self.reader is not None else ()
+            own += [*named(_GROUP.findall("".join(phrases.PAM))), *renamed(self.names, how=Provenance.VERBATIM)]
+        own += self.reads.fields
         own += named(peers.FIELDS) if self.remote else ()
-        return Gives("its name", tuple(dict.fromkeys(own)), Provenance.VERBATIM if self.pairs else None)
+        return Gives("its name", tuple(dict.fromkeys(own)), Provenance.VERBATIM if self.pairs else self.reads.any)
 
     def read(self, message: str) -> tuple[Fields, bool]:
         """The fields of ``message``, without ``message`` itself; and whether ``peers.read`` may tell more."""
@@ -67,13 +72,15 @@ class Program:
             if match := pattern.match(message):
                 break
         else:
-            match = _pam().match(message) if self.pairs else None
+            if self.pairs:
+                general = _pam()[: None if message.startswith("pam_") else 1]
+                match = next((match for pattern in general if (match := pattern.match(message))), None)
             unread = self.remote
         fields = self._pairs(message, match) if self.pairs and "=" in message else {}
         if match is not None:
             for name, value in match.groupdict().items():
                 if value is not None:
-                    fields[name] = value
+                    fields[name] = value.strip(" ")
         if self.reader is not None:
             fields.update(self.reader(message))
         if isinstance(address := fields.get("src_ip"), str):
@@ -149,10 +156,12 @@ def _row(
     categories: str = "",
     pairs: bool = True,
     names: Mapping[str, str] | None = None,
-    reader: Callable[[str], dict[str, str]] | None = None,
+    reader: Callable[[str], dict[str, Any]] | None = None,
+    reads: Gives = access.GIVES,
     remote: bool = True,
 ) -> Program:
-    return Program(source(product, categories, services), patterns, pairs, names or {}, reader, remote)
+    says = reads if reader else _NOTHING
+    return Program(source(product, categories, services), patterns, pairs, names or {}, reader, says, remote)
 
 
 _linux = partial(_row, product="linux")
@@ -160,7 +169,7 @@ _linux = partial(_row, product="linux")
 _SSHD_ROW = _linux("sshd auth", *phrases.SSHD, *phrases.PAM)
 _CRON_ROW = _linux("cron", *phrases.CRON, pairs=False, remote=False)
 _ACCOUNT_ROW = _linux("auth", *phrases.ACCOUNTS, remote=False)
-_AUDIT_ROW = _linux("auditd", names={"addr": "src_ip", "acct": "user"}, remote=False)
+_AUDIT_ROW = _linux("auditd", pairs=False, reader=auditd.read, reads=auditd.GIVES, remote=False)
 _DOVECOT_ROW = _row("dovecot mail", *phrases.DOVECOT, names={"rip": "src_ip"})
 _MAIL_ROW = _row("mail", *phrases.DOVECOT, names={"rip": "src_ip"})
 
@@ -173,20 +182,26 @@ PROGRAMS: Mapping[str, Program] = {
     "sshd-auth": _SSHD_ROW,
     "dropbear": _linux("sshd auth", *phrases.DROPBEAR),
     "sudo": _linux("sudo auth", *phrases.SUDO, pairs=False, remote=False),
+    "pkexec": _linux("auth", *phrases.PKEXEC, pairs=False, remote=False),
+    "doas": _linux("auth", *phrases.DOAS, pairs=False, remote=False),
     "su": _linux("su auth", *phrases.SU, remote=False),
+    "runuser": _linux("auth", *phrases.SU, remote=False),
     "login": _linux("login auth", *phrases.LOGIN),
     "systemd-logind": _linux("auth", *phrases.LOGIND),
-    "polkitd": _linux("auth"),
+    "polkitd": _linux("auth", *phrases.POLKITD, remote=False),
     **dict.fromkeys(("cron", "crond", "anacron", "crontab"), _CRON_ROW),
     **dict.fromkeys(
-        ("useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel", "gpasswd", "passwd", "chpasswd", "chage"),
+        (
+            *("useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel", "gpasswd", "newgrp"),
+            *("passwd", "chpasswd", "chage", "chfn", "chsh"),
+        ),
         _ACCOUNT_ROW,
     ),
     "kernel": _linux("kernel", *phrases.KERNEL, names=phrases.NETFILTER, remote=False),
     **dict.fromkeys(("audit", "auditd", "audispd"), _AUDIT_ROW),
     "sysmon": _linux("sysmon", remote=False),
     "rsyslogd": _linux("rsyslog", remote=False),
-    "systemd": _linux("systemd", remote=False),
+    "systemd": _linux("systemd", *phrases.SYSTEMD, remote=False),
     "clamd": _linux("clamav", remote=False),
     "freshclam": _linux("clamav", remote=False),
     "guacd": _linux("guacamole"),
@@ -195,6 +210,11 @@ PROGRAMS: Mapping[str, Program] = {
     ),
     "mosquitto": _row("mosquitto", *phrases.MOSQUITTO, categories="iot", remote=False),
     "dnsmasq": _row("dnsmasq", *phrases.DNSMASQ, categories="dns", remote=False),
+    **dict.fromkeys(
+        ("pdns", "pdns_server", "pdns_recursor", "pdns-recursor"),
+        _row("pdns", *phrases.PDNS, categories="dns", remote=False),
+    ),
+    "unbound": _row("unbound", *phrases.UNBOUND, categories="dns", remote=False),
     "named": _row("named", *phrases.NAMED, categories="dns"),
     "vsftpd": _linux("vsftpd", *phrases.VSFTPD),
     "proftpd": _row("proftpd", *phrases.PROFTPD),
@@ -213,7 +233,7 @@ PROGRAMS: Mapping[str, Program] = {
     "sogod": _row("sogo mail", *phrases.SOGO),
     "webmin": _row("webmin auth", *phrases.WEBMIN),
     **dict.fromkeys(("openvpn", "ovpn-server"), _row("openvpn vpn", *phrases.OPENVPN, pairs=False)),
-    "haproxy": _row("haproxy", *phrases.HAPROXY, categories="webserver", pairs=False),
+    "haproxy": _row("haproxy", *phrases.HAPROXY, categories="webserver", pairs=False, reader=access.read),
     "asterisk": _row("asterisk", *phrases.ASTERISK),
     "slapd": _row("slapd", *phrases.SLAPD, remote=False),
     "suhosin": _row("suhosin", *phrases.SUHOSIN, categories="webserver"),
@@ -224,10 +244,31 @@ PROGRAMS: Mapping[str, Program] = {
         ("apache", "apache2", "httpd"),
         _row("apache", *phrases.APACHE, categories="webserver", pairs=False, reader=access.read),
     ),
-    "%asa": _row("asa", *cisco.ASA, product="cisco", categories="firewall", pairs=False),
+    "%asa": _row(
+        *("asa", *cisco.ASA),
+        product="cisco",
+        categories="firewall",
+        pairs=False,
+        reader=cisco.ftd,
+        reads=cisco.FTD_GIVES,
+    ),
     "%aaa": _row("aaa", *cisco.IOS, product="cisco", pairs=False),
     "%bgp": _row("bgp", *cisco.IOS, product="cisco", pairs=False),
     "%ldp": _row("ldp", *cisco.IOS, product="cisco", pairs=False),
     "%cisco": _row("", *cisco.IOS, product="cisco", pairs=False),
 }
 """Keys are what ``program_name`` gives."""
+
+_NOUNS = """
+    access_log apache audit cron crontab imap imaps kernel login named nntp passwd pop3 pop3s sieve smtps su submission
+"""
+_WORDS = frozenset(_NOUNS.split())
+"""Programs that a text may be about."""
+
+
+def is_tag(word: str, message: str) -> bool:
+    """Whether a word before ``message``, without a colon (RFC 3164, 4.1.3), says which program wrote it."""
+    name = program_name(word)
+    row = PROGRAMS.get(name)
+    own = row is not None and (name not in _WORDS or message[:1] == "[")
+    return own or (row is not None and any(pattern.match(message) for pattern in row.compiled))

@@ -21,7 +21,6 @@ Pure: the key is an argument.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -35,6 +34,7 @@ from vedette.decode.assigned import assigned, broken, hides, labelled, names, sa
 from vedette.decode.escapes import View, views
 from vedette.decode.secrets import PATTERNS, Compiled, named, written
 from vedette.decode.values import Value, lowered
+from vedette.model.event import address
 
 MASK = "mask"
 HASH = "hash"
@@ -182,13 +182,8 @@ _SIGNS = " \t\r\n,;&|)}]>\"'\\"
 
 def _canonical(value: str) -> str:
     """One text for what means the same: a name in upper and lower case, an address however it is written."""
-    value = value.strip()
-    if ":" in value:
-        try:
-            return str(ipaddress.ip_address(value))
-        except ValueError:
-            pass
-    return value.lower()
+    parsed = address(value) if ":" in value else None
+    return str(parsed or value.strip().lower())
 
 
 class Case:

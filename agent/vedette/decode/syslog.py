@@ -8,7 +8,8 @@ header there. Read in this order, the first that fits:
    names, a wrong TIME (no timestamp then), an SD that is missing or broken (it is message then), a ``]`` inside a
    quoted value; names that are missing before ``CEF:`` or ``LEEF:``. Known SD escapes are undone (section 6.3.3).
 2. RFC 3164: ``<PRI>Mmm dd hh:mm:ss HOST TAG[PID]: MSG``. Accepted beyond it: no PRI; no HOST (as programs write to the
-   local socket); a year, a fraction, a colon or a zone name after the time; RFC 3339 or epoch times in place of it,
+   local socket); a year before or after the time; a fraction, AM or PM, a colon, a zone or an offset after it, which is
+   then the time's; HOST in brackets, twice, or behind a relay's; RFC 3339 or epoch times in place of it,
    also in brackets; NetScaler's ``mm/dd/yyyy:hh:mm:ss GMT`` (whose order of day and month is a setting: no timestamp);
    Cisco's sequence number and ``*``; ``HOST : TAG``; ``facility.severity`` before the HOST, also in ``<>``; F5's
    ``slotN/`` before it and a comma after it; a severity name before TAG[PID]; no time at all after a PRI;
@@ -16,11 +17,11 @@ header there. Read in this order, the first that fits:
    belongs to the message. Without PRI, a word after an RFC 3339 time is a HOST only when a TAG, CEF or LEEF follows,
    or, after a time with ``T``, a JSON object, and the word is no level (``INFO {…}``); never before a colon.
    ``CEF:`` and ``LEEF:`` are no TAG. AIX's ``Message forwarded from HOST:`` before the TAG says whose event it is.
-3. Cisco: ``[NUMBER: ][HOST: ][TIME: ]%FACILITY-SEVERITY-MNEMONIC: MSG`` with or without PRI, also behind the header of
-   a relay that took the number for a TAG; TIME may be an uptime (no timestamp). HOST (its origin-id) needs the number
-   or TIME beside it.
+3. Cisco: ``[NUMBER: ][HOST: ][NUMBER: ][NODE:][TIME: ][PROCESS[PID]: ]%FACILITY-SEVERITY-MNEMONIC: MSG`` with or
+   without PRI and colons, also behind a relay's header, whose HOST its own goes before; TIME may be an uptime (no
+   timestamp). HOST (its origin-id) needs a number, NODE or TIME beside it, PROCESS a number, NODE or its own TIME.
 
-``unfold`` reads what rsyslog writes for a run of equal messages.
+``unfold`` reads what rsyslog writes for a run of equal messages, ``tagged`` a TAG without colon and brackets.
 
 A yearless time is dated by ``received_at`` (``model/times.py``); without that it has no timestamp. Timestamps are UTC
 microseconds. Time is linear in the length of the header.
@@ -29,13 +30,13 @@ microseconds. Time is linear in the length of the header.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from typing import NamedTuple
 
 from vedette.decode.formats.base import Field, Gives, Provenance, named
 from vedette.decode.values import Value
-from vedette.model.times import HOUR, bsd_time, iso_time
+from vedette.model.times import HOUR, ZONES, bsd_time, iso_time, stamped_zone
 
 FACILITIES = (
     *("kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"),
@@ -144,11 +145,12 @@ class Header(NamedTuple):
         return fields
 
 
-_PLAIN = re.compile(
-    rb"(?:<(\d{1,3})>)?([JFMASOND][aepuco][nbrylgptvc] [ \d]\d \d\d:\d\d:\d\d) "
-    rb"([^\s\[<]++)(?<!:) (?!CEF:|LEEF:)([^\s\[:=\"{},;]{1,128}+)(?:\[([^\]\s]{1,64})\])?:(?!/) ?"
+_NAMES = (
+    rb"(?!(?:[A-Z]{2,5}|[+-]\d\S*) )([^\s\[<]++)(?<!:) "
+    rb"(?!CEF:|LEEF:)([^\s\[:=\"{},;]{1,128}+)(?:\[([^\]\s]{1,64})\])?:(?!/) ?"
 )
-"""The header of nearly all RFC 3164 senders; ``_legacy`` reads the rest."""
+_PLAIN = re.compile(rb"(?:<(\d{1,3})>)?([JFMASOND][aepuco][nbrylgptvc] [ \d]\d \d\d:\d\d:\d\d) %b" % _NAMES)
+"""The header of nearly all RFC 3164 senders; ``_legacy`` reads the rest, also where a zone may stand for the host."""
 
 _RFC5424 = re.compile(rb"<(\d{1,3})>([1-9]\d{0,2}) (-|\d\S*+) (\S++) (\S++) (\S++) (\S++)(?: |$)")
 _SD = re.compile(rb'\[([^\s="\]\[]+)((?: +[^\s="\]]+= ?"(?:[^"\\]++|\\.)*+")*+) *\]', re.S)
@@ -156,22 +158,33 @@ _SD_PARAM = re.compile(rb' +([^\s="\]]+)= ?"((?:[^"\\]++|\\.)*+)"', re.S)
 _SD_ESCAPE = re.compile(r'\\(["\\\]])')
 
 _PRI = re.compile(rb"<(\d{1,3})>")
-_STAMP = re.compile(
-    rb" *(?:\d{1,10}: ){0,2}[*.%]?\[?"
-    rb"(?:([JFMASONDjfmasond][A-Ya-y]{2}) +(\d{1,2}),?(?: ((?:19|20)\d\d))? (\d\d:\d\d:\d\d)(?:[.,](\d+))?"
-    rb"(?: ((?:19|20)\d\d)(?= ))?(?: (?:[A-Z]{2,5}(?=:)|UTC|GMT))?"
-    rb"|(?:[1-9]\d? )?(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[+-]\d\d:?\d\d)?)Z?"
-    rb"|(?:1 )?(\d{10})(?:\.?(\d{1,9})\d{0,9})?(?= )"
-    rb"|(?:\d\d/\d\d/\d{4}:)?\d\d:\d\d:\d\d(?:\.\d{1,6})? GMT)"
-    rb"\]?(?=[\s:]|$):? *"
-)
+_TIME = (
+    rb" *+(?:: *+)?(?:\d{1,10}: ){0,2}[*.%%]?\[?"
+    rb"(?:(?:(?P<year>(?:19|20)\d\d) (?=[A-Z]))?(?P<month>[JFMASONDjfmasond][A-Ya-y]{2}) ++(?P<day>\d{1,2}),?"
+    rb"(?: (?P<year_in>(?:19|20)\d\d))? (?P<clock>\d\d:\d\d:\d\d)(?P<half> [AP]M)?(?:[.,](?P<fraction>\d+))?"
+    rb"(?: (?P<year_at>(?:19|20)\d\d)(?= ))?"
+    rb"|(?:[1-9]\d? )?(?P<iso>\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[+-]\d\d:?\d\d)?)Z?"
+    rb"|(?:1 )?(?P<epoch>\d{10})(?:\.?(?P<parts>\d{1,9})\d{0,9})?(?= )"
+    rb"|(?:\d\d/\d\d/\d{4}:)?\d\d:\d\d:\d\d(?:\.\d{1,6})?(?= GMT))"
+    rb"(?:(?P<zone> ?(?:UTC|GMT|TZ)?[+-]\d\d?(?::?\d\d)?(?=[\s:])| ?Z(?=[\s:])| (?:%b)(?=[\s:\]]|$)"
+    rb"| [A-Za-z]{2,5}(?= ?:(?: \S{1,80})? +%%))(?: (?P<year_end>(?:19|20)\d\d)(?= ))?)?"
+    rb"\]?(?=[\s:]|$) *+:? *+"
+) % b"|".join(map(str.encode, ZONES))
+_STAMP = re.compile(_TIME)
 _TAG = re.compile(rb"([^\s\[]{1,128}?)(?:\[([^\]\s]{0,64})\])?:(?:\s|$)")
 """The first word when it ends in a colon: no host precedes it."""
 
+_LEVEL = (
+    rb"(?i:emerg|panic|fatal|alert|crit|critical|severe|err|error|warn|warning|notice|info|information|debug|trace"
+    rb"|verbose|audit|stdout|stderr)"
+)
 _HOST = re.compile(
     rb"(?:slot\d{1,2}/|[a-z0-9]{2,8}\.[a-z]{3,7} (?=\S+ \S+:)|<[a-z0-9]{2,8}\.[a-z]{3,7}> +)?"
     rb"([^\s,;=\"{}\[]{1,255})(?: +:(?= )|,(?=\w+=)|(?=\s|$)) *"
 )
+_BRACKETED = re.compile(rb"\[(?!(?:\d+|%b)\])([^\s,;=\"{}\[\]]{1,255})\] +" % _LEVEL)
+_NO_HOST = re.compile(rb"[\d.]{7,15}|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*|[A-Z]{3,5}")
+"""An address, or a zone that is not known: before HOST and TAG[PID] it is no host."""
 _FORMATTED = re.compile(rb"(?:CEF|LEEF): ?\d")
 _EXPORTED = re.compile(rb"(?:([A-Za-z0-9][\w.-]{0,254}) )?([A-Za-z][\w./-]{0,127}(?:\(\w{1,32}\))?)\[(\d{1,10})\]: ?")
 """The header that journals are exported with: no time."""
@@ -180,15 +193,20 @@ _TAG_AFTER_HOST = re.compile(
     rb"([^\s\[:=\"{},;]{1,128})(?:\[([^\]\s]{0,64})\](?::|(?= |$))|:(?!/)) ?"
 )
 _FORWARDED = re.compile(rb"(?:[^\s,;=\"{}\[]{1,255} )?Message forwarded from (\S{1,255}): ")
-_OBJECT_AFTER_HOST = re.compile(
-    rb"(?!(?i:emerg|panic|fatal|alert|crit|critical|severe|err|error|warn|warning|notice|info|information|debug|trace"
-    rb"|verbose|audit|stdout|stderr)[\s:])[^\s,;=\"{}\[]{1,255} (?=\{\s*[\"}])"
+_NO_LEVEL = re.compile(rb"(?!%b[\s:])([^\s,;=\"{}\[]{1,255}) " % _LEVEL)
+_OBJECT = re.compile(rb"\{\s*[\"}]")
+_WORD = re.compile(rb"([A-Za-z/][A-Za-z0-9_./-]{1,63}) (?=\S)")
+_UPTIME = rb"(?:(?:\d{1,5}[ywdhms]){1,4}|\d{1,4}:\d\d:\d\d): "
+_CISCO_TAG = rb"%\d?[A-Za-z][\w/-]{0,150}-[0-7A-Z]-\w{1,64}"
+_TAGGED = re.compile(_CISCO_TAG)
+_CISCO = re.compile(
+    rb"(?:<\d{1,3}>)?[ :]*+(?:(?P<number>\d{1,10})[: ] *+)?"
+    rb"(?:(?!\d{1,10}: |%b)(?P<host>[^\s,;=\"{}\[%%*<]{1,255}?)(?: ?:)? ++)?(?:\d{1,10}: ++)?(?:\*\w{1,64}: ++)?"
+    rb"(?P<node>[A-Z0-9/]{1,24}CPU\d{1,3}:)?(?P<time>%b|%b *+)?(?P<process>[\w.-]{1,64}(?:\[\d{1,10}\])?: ++)?"
+    rb"(?P<tag>%b)(?: ?:|(?=\s))(?: |(?=\s)|$)" % (_UPTIME, _TIME, _UPTIME, _CISCO_TAG)
 )
-_CISCO_HEAD = re.compile(
-    rb" *(\d{1,10}: +)?(?:\d{1,10}: +)?(?:(?!\d[\dywdhms:]{0,20}: )([^\s,;=\"{}\[%*]{1,255}): +)?(?:\d{1,10}: +)?"
-)
-_UPTIME = re.compile(rb"(?:(?:\d{1,5}[ywdhms]){1,4}|\d{1,4}:\d\d:\d\d): +")
-_CISCO_TAG = re.compile(rb"(%[A-Za-z][\w/-]{0,150}-[0-7]-\w{1,64}) ?:(?: |(?=\s)|$)")
+RELAYED = 160
+"""Bytes of a message in which Cisco's tag begins that came by a relay."""
 _FOLDED = re.compile(rb"message repeated ([1-9]\d{0,9}) times: \[ ?")
 
 
@@ -196,22 +214,27 @@ def parse(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Heade
     """The header of ``raw``; None when it begins with neither a priority, a timestamp nor a TAG[PID].
 
     ``received_at`` (UTC microseconds, 0: unknown) tells the year of a time that has none; ``zone`` (None: UTC) is that
-    of times without an offset.
+    of times that name none.
     """
     if match := _PLAIN.match(raw):
         pri, stamp, host, app, pid = match.groups()
         timestamp = bsd_time(stamp, 0, received_at // HOUR, zone)
         if (timestamp is not None or not received_at) and (pri is None or int(pri) < 192):
             priority = None if pri is None else int(pri)
-            if app.isdigit() and (relayed := _cisco(raw, match.end(), priority, received_at, zone)):
-                return relayed._replace(host=_text(host), timestamp=relayed.timestamp or timestamp)
+            end = match.end()
+            if (
+                raw.find(b" %", end - 1, end + RELAYED) >= 0
+                and _TAGGED.search(raw, end, end + RELAYED + 600)
+                and (relayed := _cisco(raw, match.start(4), priority, received_at, zone))
+            ):
+                return relayed._replace(host=relayed.host or _text(host), timestamp=relayed.timestamp or timestamp)
             return Header(
                 priority,
                 timestamp,
                 _text(host),
                 app.decode("utf-8", "replace"),
                 None if pid is None else pid.decode("utf-8", "replace"),
-                match.end(),
+                end,
             )
     return _rfc5424(raw, zone) or _legacy(raw, received_at, zone)
 
@@ -220,8 +243,7 @@ _USUAL = re.compile(
     rb"<(\d{1,2}|1[0-8]\d|19[01])>"
     rb"(?:((?:J(?:an|u[nl])|Feb|Ma[ry]|A(?:pr|ug)|Sep|Oct|Nov|Dec) (?: [1-9]|1\d|2[0-8]) "
     rb"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d) "
-    rb"([^\s\[<]++)(?<!:) (?!CEF:|LEEF:)([^\s\[:=\"{},;]{1,128}+)(?:\[([^\]\s]{1,64})\])?:(?!/) ?"
-    rb"|([1-9]\d{0,2}) \d{4}-\S*+ (\S++) (\S++) \S++ (?=\S++ ))"
+    rb"%b|([1-9]\d{0,2}) \d{4}-\S*+ (\S++) (\S++) \S++ (?=\S++ ))" % _NAMES
 )
 """Lines that ``parse`` for sure reads as ``_PLAIN`` (of the days only those that each month has: then the time is one)
 or as RFC 5424 (with a time that is none the header is read all the same)."""
@@ -250,7 +272,8 @@ def without_time(match: re.Match[bytes], raw: bytes, host: bool, pid: bool) -> b
 def of_usual(match: re.Match[bytes], raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
     """Return the header that ``parse`` gives for such a line, which need not be matched again."""
     priority, stamp, host, app, pid = match.group(1, 2, 3, 4, 5)
-    if app is None or app.isdigit() or 0 < received_at < HOUR:
+    end = match.end()
+    if app is None or 0 < received_at < HOUR or raw.find(b" %", end - 1, end + RELAYED) >= 0:
         return parse(raw, received_at, zone)
     return Header(
         int(priority),
@@ -258,7 +281,7 @@ def of_usual(match: re.Match[bytes], raw: bytes, received_at: int, zone: tzinfo 
         _text(host),
         app.decode("utf-8", "replace"),
         None if pid is None else pid.decode("utf-8", "replace"),
-        match.end(),
+        end,
     )
 
 
@@ -267,10 +290,9 @@ def program_and_start(match: re.Match[bytes], raw: bytes, received_at: int) -> t
 
     None, too, where the message is folded, or may be JSON.
     """
-    app = match[4]
-    if app is None or app.isdigit() or 0 < received_at < HOUR:
+    app, start = match[4], match.end()
+    if app is None or 0 < received_at < HOUR or raw.find(b" %", start - 1, start + RELAYED) >= 0:
         return None
-    start = match.end()
     if raw[start : start + 1] in JSON_FIRST or raw.startswith(b"message repeated ", start):
         return None
     return app.decode("utf-8", "replace"), start
@@ -293,7 +315,25 @@ def unfold(header: Header, raw: bytes) -> Header:
     return header._replace(message_start=folded.end(), message_end=end - 1, repeated=folded[1].decode())
 
 
+def tagged(header: Header, raw: bytes, is_tag: Callable[[str, str], bool]) -> Header:
+    """The header with the program that the message begins with, without a colon, if ``is_tag`` says so of its first
+    word and the rest."""
+    host, start = header.host, header.message_start
+    if header.app is not None or header.version is not None or header.message_end is not None:
+        return header
+    if host is None and header.priority is None and raw[10:11] == b"T" and (own := _NO_LEVEL.match(raw, start)):
+        host, start = _text(own[1]), own.end()
+    bare = host is None and (header.priority is None or header.timestamp is not None)
+    word = None if bare else _WORD.match(raw, start)
+    end = 0 if word is None else word.end()
+    if word is None or not is_tag(app := word[1].decode("ascii"), raw[end : end + 1024].decode("utf-8", "replace")):
+        return header
+    return header._replace(host=host, app=app, message_start=end)
+
+
 def _text(value: bytes) -> str | None:
+    if value[:1] == b"[" and value[-1:] == b"]":
+        value = value[1:-1]
     return None if value == b"-" else value.decode("utf-8", "replace")
 
 
@@ -313,7 +353,11 @@ def _rfc5424(raw: bytes, zone: tzinfo | None) -> Header | None:
     data, start = _structured_data(raw, match.end())
     if raw.startswith(b"\xef\xbb\xbf", start):
         start += 3
-    return Header(int(pri), timestamp, _text(host), _text(app), _text(procid), start, _text(msgid), data, int(version))
+    header = Header(
+        int(pri), timestamp, _text(host), _text(app), _text(procid), start, _text(msgid), data, int(version)
+    )
+    cisco = _CISCO.match(raw, start) if raw.startswith(b"%", start) else None
+    return header._replace(app=cisco["tag"].decode("ascii"), message_start=cisco.end()) if cisco else header
 
 
 def _structured_data(raw: bytes, start: int) -> tuple[StructuredData, int]:
@@ -353,8 +397,9 @@ def _legacy(raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
         if priority > 191:
             return None
     stamp = _STAMP.match(raw, pos)
+    near = _TAGGED.search(raw, pos, pos + 600)
     if stamp is None:
-        if raw.find(b"%", pos, pos + 600) >= 0 and (cisco := _cisco(raw, pos, priority, received_at, zone)):
+        if near and (cisco := _cisco(raw, pos, priority, received_at, zone)):
             return cisco
         if priority is None:
             exported = _EXPORTED.match(raw)
@@ -372,19 +417,50 @@ def _legacy(raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
         if tag:
             return _with_tag(priority, timestamp, _text(forwarded[1]), tag)
         return Header(priority, timestamp, _text(forwarded[1]), None, None, forwarded.end())
-    if priority is None and stamp[7] is not None and b":" in stamp[0][-2:] and raw[pos : pos + 1] != b"%":
+    host = _HOST.match(raw, pos)
+    for relay in (None, host) if near else ():
+        place = pos if relay is None else relay.end()
+        if cisco := _cisco(raw, place, priority, received_at, zone, timed=relay is None):
+            origin = cisco.host or (None if relay is None else _text(relay[1]))
+            return cisco._replace(host=origin, timestamp=cisco.timestamp or timestamp)
+    if priority is None and stamp["iso"] is not None and b":" in stamp[0][-2:]:
         return Header(priority, timestamp, None, None, None, pos)  # a colon behind the time: a program's own log
     if tag := _TAG.match(raw, pos):
         return _with_tag(priority, timestamp, None, tag)
-    host = _HOST.match(raw, pos)
+    own_log = priority is None and stamp["month"] is None  # a program's: no host between time and text
+    if host is None and not own_log:
+        inner = _BRACKETED.match(raw, pos)
+        tag = _TAG_AFTER_HOST.match(raw, pos if inner is None else inner.end())
+        if tag is not None and (inner is not None or (tag[2] or b"").isdigit()):
+            return _with_tag(priority, timestamp, None if inner is None else _text(inner[1]), tag)
+        return Header(priority, timestamp, None, None, None, pos)
     if host is not None and _FORMATTED.match(raw, host.end()):
         return Header(priority, timestamp, _text(host[1]), None, None, host.end())
     if host is not None and (tag := _TAG_AFTER_HOST.match(raw, host.end())):
         return _with_tag(priority, timestamp, _text(host[1]), tag)
-    own_log = priority is None and stamp[1] is None  # a program's: no host between time and text
-    if host is None or (own_log and not (b"T" in stamp[0] and _OBJECT_AFTER_HOST.match(raw, pos))):
+    if host is not None and (again := _again(raw, host, priority)):
+        return again._replace(timestamp=timestamp)
+    if own_log and host is not None:
+        host = _NO_LEVEL.match(raw, pos) if b"T" in stamp[0] else None
+        host = host if host is not None and _OBJECT.match(raw, host.end()) else None
+    if host is None:
         return Header(priority, timestamp, None, None, None, pos)
     return Header(priority, timestamp, _text(host[1]), None, None, host.end())
+
+
+def _again(raw: bytes, relay: re.Match[bytes], priority: int | None) -> Header | None:
+    """Return the header, without its time, where a relay has put its time and its name for the host before another
+    header, or its name before the host."""
+    if inner := _PLAIN.match(raw, relay.end()):
+        return Header(priority, None, _text(inner[3]), inner[4].decode("utf-8", "replace"), None, inner.end())
+    host = _HOST.match(raw, relay.end())
+    tag = None if host is None else _TAG_AFTER_HOST.match(raw, host.end())
+    if host is None or tag is None:
+        return None
+    names = [name.lower().partition(b".")[0] for name in (relay[1], host[1])]
+    if names[0] != names[1] and not (tag[2] and _NO_HOST.fullmatch(relay[1])):
+        return None
+    return _with_tag(priority, None, _text(host[1]), tag)
 
 
 def _with_tag(priority: int | None, timestamp: int | None, host: str | None, tag: re.Match[bytes]) -> Header:
@@ -392,24 +468,21 @@ def _with_tag(priority: int | None, timestamp: int | None, host: str | None, tag
     return Header(priority, timestamp, host, tag[1].decode("utf-8", "replace"), pid, tag.end())
 
 
-def _cisco(raw: bytes, pos: int, priority: int | None, received_at: int, zone: tzinfo | None) -> Header | None:
-    """Return the header of a Cisco device at ``pos`` (form 3 above); None for anything else."""
-    head = _CISCO_HEAD.match(raw, pos)
-    if head is None:
+def _cisco(
+    raw: bytes, pos: int, priority: int | None, received_at: int, zone: tzinfo | None, *, timed: bool = False
+) -> Header | None:
+    """Return the header of a Cisco device at ``pos`` (form 3 above), which a time precedes (``timed``); None for
+    anything else."""
+    match = _CISCO.match(raw, pos)
+    if match is None:
         return None
-    number, host = head.groups()
-    pos = head.end()
-    stamp = _STAMP.match(raw, head.end())
-    timestamp = None
-    if stamp is not None:
-        timestamp = _stamp_time(stamp, received_at, zone)
-        pos = stamp.end()
-    elif uptime := _UPTIME.match(raw, pos):
-        pos = uptime.end()
-    tag = _CISCO_TAG.match(raw, pos)
-    if tag is None or (host is not None and number is None and pos == head.end()):
+    sure = match["number"] or match["time"] or match["node"]
+    host = None if match["host"] is None else _text(match["host"])
+    host = None if host in ZONES else host
+    if not sure and (match["process"] or (host is not None and not timed)):
         return None
-    return Header(priority, timestamp, None if host is None else _text(host), tag[1].decode("ascii"), None, tag.end())
+    timestamp = _stamp_time(match, received_at, zone)
+    return Header(priority, timestamp, host, match["tag"].decode("ascii"), None, match.end())
 
 
 def _exported(match: re.Match[bytes]) -> Header:
@@ -418,16 +491,22 @@ def _exported(match: re.Match[bytes]) -> Header:
 
 
 def _stamp_time(match: re.Match[bytes], received_at: int, zone: tzinfo | None) -> int | None:
-    month, day, year, clock, fraction, year_after, iso, epoch, epoch_fraction = match.groups()
-    if iso is not None:
-        return iso_time(iso.decode("ascii"), zone)
-    if epoch is not None:
-        return int(epoch) * 1_000_000 + _micros(epoch_fraction)
-    if month is None:
+    """The time of a match of ``_TIME``; None where it has none."""
+    if name := match["zone"]:
+        zone = stamped_zone(name.decode("ascii").strip(), zone)
+    if match["iso"] is not None:
+        return iso_time(match["iso"].decode("ascii"), zone)
+    if match["epoch"] is not None:
+        return int(match["epoch"]) * 1_000_000 + _micros(match["parts"])
+    if match["month"] is None:
         return None
-    stamp = b"%s %2d %s" % (month, int(day), clock)
-    seconds = bsd_time(stamp, int(year or year_after or 0), received_at // HOUR, zone)
-    return None if seconds is None else seconds + _micros(fraction)
+    clock = match["clock"]
+    if match["half"]:
+        clock = b"%02d%b" % (int(clock[:2]) % 12 + 12 * (match["half"] == b" PM"), clock[2:])
+    stamp = b"%s %2d %s" % (match["month"], int(match["day"]), clock)
+    year = int(match["year"] or match["year_in"] or match["year_at"] or match["year_end"] or 0)
+    seconds = bsd_time(stamp, year, received_at // HOUR, zone)
+    return None if seconds is None else seconds + _micros(match["fraction"])
 
 
 def _micros(fraction: bytes | None) -> int:

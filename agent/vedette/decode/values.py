@@ -7,6 +7,8 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 import orjson
@@ -27,31 +29,58 @@ def from_json(data: bytes) -> Value:
     """The value of a JSON text; raises ValueError for what is none.
 
     A writer's slip in one value does not hide the others: bytes that are no UTF-8 and halves of surrogate pairs are
-    U+FFFD, controls in strings stay; ``NaN``, ``Infinity`` and numbers beyond a float are texts as they are written.
+    U+FFFD, controls in strings stay; ``NaN``, ``Infinity``, whole numbers beyond 64 bits and other numbers beyond a
+    float are texts as they are written.
     """
     data = data.strip(b" \t\r\n\0").removeprefix(b"\xef\xbb\xbf")
     try:
-        value: Value = orjson.loads(data)
+        return from_strict(data)
     except ValueError:
         text = _LONE_SURROGATE.sub(lambda match: r"\ufffd" if match[1] else match[0], data.decode("utf-8", "replace"))
         try:
-            value = _LENIENT.decode(text)
+            value: Value = _LENIENT.decode(text)
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
     return value
 
 
-def _number(text: str) -> int | float | str:
-    """As orjson has it: 64 bits are a whole number, more are a float; what no float holds is a text."""
-    if len(text) <= 20 and text.lstrip("-").isdigit() and -(2**63) <= (whole := int(text)) < 2**64:
-        return whole
+def from_strict(data: bytes) -> Value:
+    """The value of valid JSON, whole numbers beyond 64 bits as texts; raises ValueError for anything else."""
+    value: Value = orjson.loads(data)
+    # Of 19 digits in a row two of every ninth byte are digits: seldom is it worth to look at all.
+    if b"00" in data[::9].translate(_DIGITS) and (b"0" * 20 in (shown := data.translate(_DIGITS)) or _SIGNED in shown):
+        with suppress(ValueError, RecursionError):
+            value = _LENIENT.decode(data.decode())
+    return value
+
+
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+_SIGNED = b"-" + b"0" * 19
+
+
+def _whole(text: str) -> int | str:
+    """As orjson has it up to 64 bits."""
+    return whole if len(text) <= 20 and -(2**63) <= (whole := int(text)) < 2**64 else text
+
+
+def _number(text: str) -> float | str:
     return number if math.isfinite(number := float(text)) else text
 
 
-_LENIENT = json.JSONDecoder(strict=False, parse_int=_number, parse_float=_number, parse_constant=str)
+decoder = partial(json.JSONDecoder, parse_int=_whole, parse_float=_number, parse_constant=str)
+"""Makes Python's readers of JSON with numbers as ``from_json`` has them."""
+_LENIENT = decoder(strict=False)
 _LONE_SURROGATE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.S
 )
+
+
+def to_json(value: Any) -> bytes:
+    """A value as JSON, whole numbers of any size; what JSON does not have is a text."""
+    try:
+        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # a number beyond 64 bits, or a half of a surrogate pair
+        return json.dumps(value, default=str).encode()
 
 
 def path(fields: Mapping[str, Value], field: str) -> Value | Absent:

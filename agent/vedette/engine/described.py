@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Any
 
@@ -10,6 +9,7 @@ from vedette.decode.decoder import ABSENT
 from vedette.engine.evaluate import Evaluator
 from vedette.engine.prefilter import ones
 from vedette.engine.scope import ORIGIN, asks
+from vedette.model import event
 from vedette.plan.ir import KEYWORDS, Op, Predicate
 from vedette.plan.patterns import End, search
 from vedette.plan.plan import Plan
@@ -51,7 +51,7 @@ def described(plan: Plan, evaluator: Evaluator, number: int) -> dict[str, Any]:
                 elif p.value == int(p.value):
                     tests["numbers"].append((int(p.value), i))
             case Op.CIDR if "%" not in str(p.value):
-                network = ipaddress.ip_network(str(p.value))
+                network = event.network(str(p.value))
                 tests["networks"].append((str(network.network_address), network.prefixlen, i))
             case Op.LT | Op.LTE | Op.GT | Op.GTE if isinstance(p.value, int | float) and abs(p.value) <= _MAX_EXACT:
                 tests["orders"].append((_ORDERS[p.op], float(p.value), i))

@@ -8,7 +8,6 @@ bounded time on another engine (``engine/fallback.py``). A timeout is never "no 
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,6 +17,7 @@ import regex
 
 from vedette.decode.decoder import ABSENT, Record
 from vedette.engine.fallback import Undecided, Watch
+from vedette.model import event
 from vedette.plan.database import Pattern
 from vedette.plan.ir import ANY, STAR, Op, Predicate, fold, leaves, text
 from vedette.plan.operators import OPERATORS, Test
@@ -29,7 +29,6 @@ SCAN_FROM = 8
 PATTERNS = frozenset({Op.GLOB, Op.REGEX})
 SEARCHES = PATTERNS | {Op.PREFIX, Op.SUFFIX, Op.CONTAINS}
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Hit = tuple[int, int]
 """A pattern's number, and where it ends."""
 Find = Callable[[bytes], list[Hit]]
@@ -80,7 +79,7 @@ class Group:
         self._exact: dict[str, int] = {}
         self._exact_cased: dict[str, int] = {}
         self._numbers: dict[float, int] = {}
-        self._networks: list[tuple[int, Network]] = []
+        self._networks: list[tuple[int, Any]] = []
         self._within: list[tuple[int, str]] = []
         self._begins: list[tuple[int, str]] = []
         self._ends: list[tuple[int, str]] = []
@@ -102,7 +101,7 @@ class Group:
                     self._numbers[p.value] = self._numbers.get(p.value, 0) | bit
                     self._exact_cased[repr(p.value)] = self._exact_cased.get(repr(p.value), 0) | bit
                 case Op.CIDR:
-                    self._networks.append((bit, ipaddress.ip_network(str(p.value))))
+                    self._networks.append((bit, event.network(str(p.value))))
                 case Op.LOOKUP:
                     self._others.append((bit, lookup_test(p)))
                 case _ if p.op in SEARCHES and p not in not_scanned:
@@ -202,9 +201,9 @@ class Group:
             hits, open_ = self._raw.bits(value)
             bits, undecided = bits | hits, undecided | open_
         if self._networks:
-            own = addresses(value)
+            own = event.address(value)
             for bit, network in self._networks if own else ():
-                if in_network(own, network):
+                if own in network:
                     bits |= bit
         if self._others:
             earlier |= earlier >> self.size
@@ -300,16 +299,6 @@ _SEARCH: dict[tuple[Op, bool], Callable[[str], Test]] = {
 }
 
 
-def addresses(value: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, ...]:
-    """The address that ``value`` is written as, and with an IPv4-mapped v6 address its v4; none for what is none."""
-    try:
-        address = ipaddress.ip_address(value.strip())
-    except ValueError:
-        return ()
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (address,) if mapped is None else (address, mapped)
-
-
 def of_lookup(p: Predicate, lookups: Mapping[str, Any]) -> Test:
     """The test of a lookup. One that is not there leaves it undecided: that is never "no match"."""
     lookup = lookups.get(str(p.value))
@@ -320,19 +309,7 @@ def of_lookup(p: Predicate, lookups: Mapping[str, Any]) -> Test:
 
         return absent
     holds: Callable[[object], bool] = lookup.tester(p.option)
-    if lookup.index(p.option).kind not in ("ip", "cidr"):
-        return lambda plain, folded: holds(plain)
-
-    def address(plain: str, folded: str) -> object:
-        plain = plain.strip()
-        return holds(plain) or (":" in plain and any(holds(str(form).partition("%")[0]) for form in addresses(plain)))
-
-    return address
-
-
-def in_network(own: Iterable[ipaddress.IPv4Address | ipaddress.IPv6Address], network: Network) -> bool:
-    """True when one of the ``addresses`` of a text is in ``network``."""
-    return any(address in network for address in own)
+    return lambda plain, folded: holds(plain)
 
 
 def compare_fields(p: Predicate, record: Record) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from array import array
 from collections.abc import Callable, Sequence
+from datetime import date, timedelta
 from itertools import accumulate
 from typing import Any
 
@@ -14,12 +14,16 @@ from vedette.lookup.columns import NULL, Numbers, Texts, integers
 from vedette.lookup.earlier import NOTHING, Earlier
 from vedette.lookup.keys import address, integer
 from vedette.lookup.layout import Column
+from vedette.model.event import network as as_network
 from vedette.model.times import iso_time
 from vedette.plan.ir import fold
 
 PLAIN_ROWS = 1_000_000
 """Rows of a table that is built without the kernel."""
 MAX_ROWS = (1 << 32) - 2
+_EPOCH, _DAY = date(1970, 1, 1), 86_400_000_000
+_ZERO = (date(1600, 12, 31), date(1601, 1, 1))
+"""Of Windows, in whatever zone."""
 
 
 class Table:
@@ -76,7 +80,7 @@ class Table:
             try:
                 if value is None:
                     raise ValueError("is empty")
-                network = ipaddress.ip_network(value.strip())
+                network = as_network(value, strict=True)
             except ValueError as error:
                 raise _Wrong(at, value, f"a network ({error})") from None
             width = network.max_prefixlen // 8
@@ -110,6 +114,8 @@ def _typed(values: Sequence[Any], kind: str) -> Sequence[Any]:
     for at, value in enumerate(values):
         if isinstance(value, list | dict):
             raise _Wrong(at, value, "a single value")
+    if kind == "time":
+        values = [None if is_open(value) else value for value in values]
     typed_by_value = {(type(value), value): None if value is None or value == "" else make(value) for value in values}
     typed = [typed_by_value[type(value), value] for value in values]
     if None in typed:
@@ -154,6 +160,21 @@ def _time(value: object) -> int | None:
     if type(value) is int:
         return value
     return iso_time(value.strip()) if type(value) is str else None
+
+
+def is_open(value: object) -> bool:
+    """Whether a time (a text, or UTC microseconds) says that there is none: of the first year or the last that systems
+    know (0001-01-01, 9999-12-31), or Windows' zero, 1601-01-01."""
+    try:
+        if type(value) is int:
+            day = _EPOCH + timedelta(days=value // _DAY)
+        else:
+            day = date.fromisoformat(value.strip()[:10]) if type(value) is str else _EPOCH
+    except OverflowError:
+        return True
+    except ValueError:
+        return False
+    return day.year in (date.min.year, date.max.year) or day in _ZERO
 
 
 def _canonical(values: Sequence[Any], form: str) -> Sequence[Any]:

@@ -4,7 +4,7 @@
     nocase   the same under Unicode simple case folding
     domain   the same without one dot at its end
     number   an integer of 64 bits; 7.0 and "7" are 7, what has a fraction is no key
-    ip       an IPv4 or IPv6 address in canonical or any other written form: 4 or 16 bytes
+    ip       an IPv4 or IPv6 address in any written form (``model.event.address``): 4 or 16 bytes
     cidr     as ip; the table's keys are networks
     range    a number as a float of 64 bits; the table's keys are lowest and highest
 
@@ -14,11 +14,11 @@ A value that cannot be a key of the kind gives None, and is in no table. Python 
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
 import struct
 
+from vedette.model.event import address as parse
 from vedette.plan.ir import fold, text
 
 _WORD = (1 << 64) - 1
@@ -77,12 +77,8 @@ def ordered(number: float) -> bytes:
 
 
 def address(value: object) -> bytes | None:
-    if type(value) is not str or "%" in value or len(value) > 45:
-        return None
-    try:
-        return ipaddress.ip_address(value).packed
-    except ValueError:
-        return None
+    parsed = parse(value) if type(value) is str else None
+    return None if parsed is None else parsed.packed
 
 
 def mix(a: int, b: int) -> int:

@@ -14,11 +14,13 @@ All times are UTC microseconds since 1970. Offsets are byte positions in the unc
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple, Protocol
 
 MAX_EVENT = 1 << 20
@@ -188,6 +190,31 @@ class LogSource(NamedTuple):
             and (not self.category or self.category in source.categories)
             and (not self.service or self.service in source.services)
         )
+
+
+_ADDRESS = re.compile(r"[0-9A-Fa-f:.]{2,45}")
+
+
+def address(text: str) -> IPv4Address | IPv6Address | None:
+    """The address that a text is, in brackets or with a zone (``fe80::1%eth0``) or without, one of IPv4 within IPv6
+    (``::ffff:192.0.2.1``) as that of IPv4; None for any other text. All that compares addresses goes by this."""
+    bare = text.strip(" \t\n\f\r").partition("%")[0].strip("[]")
+    if not _ADDRESS.fullmatch(bare):
+        return None  # an exception would cost ten times as much
+    try:
+        parsed = ip_address(bare)
+    except ValueError:
+        return None
+    return (parsed.ipv4_mapped or parsed) if isinstance(parsed, IPv6Address) else parsed
+
+
+def network(text: str, strict: bool = False) -> IPv4Network | IPv6Network:
+    """The network that a text is, one within ``::ffff:0:0/96`` as that of IPv4; raises ValueError, when ``strict`` also
+    for bits behind the prefix."""
+    parsed = ip_network(text.strip(), strict=strict)
+    if isinstance(parsed, IPv6Network) and parsed.prefixlen >= 96 and (mapped := parsed.network_address.ipv4_mapped):
+        return IPv4Network((mapped, parsed.prefixlen - 96))
+    return parsed
 
 
 class Entity(NamedTuple):

@@ -46,7 +46,8 @@ class Decoder(Protocol):
 
     @property
     def fields(self) -> Mapping[str, Literal["verbatim", "synthetic"]]:
-        """All names of fields that it can give. ``verbatim``: the value stands in the message as it is, so that rules
+        """All names of fields that it can give. ``verbatim``: the value stands in the message as it is (of a number or
+        a bool its text: ``22``, ``1.5``, ``true`` in whatever case), so that rules
         on it may be searched for; ``synthetic``: it need not, and every event is evaluated for rules on it. What it
         gives besides, or verbatim and not in the message, is left out and counted as a fault."""
 

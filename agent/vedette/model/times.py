@@ -19,13 +19,25 @@ raises ValueError. ``zone`` is taken where the text names none; None is UTC.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 
 HOUR = 3_600_000_000
 MAX_SKEW = 300_000_000
 """An event's time may lie so many microseconds after its receipt; so far may two clocks, or one, be apart."""
 MONTHS = {name: i for i, name in enumerate(b"jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
+ZONES = {
+    name: hours
+    for hours, names in {
+        -10: "HST", -9: "AKST", -8: "AKDT PST", -7: "MST PDT", -6: "CST MDT", -5: "EST CDT", -4: "EDT AST",
+        -3.5: "NST", -3: "ADT", -2.5: "NDT", 0: "GMT UTC WET Z", 1: "BST CET MET WEST", 2: "CEST EET MEST SAST",
+        3: "EEST IDT MSK", 5: "PKT", 8: "AWST HKT", 9: "JST KST", 9.5: "ACST", 10: "AEST", 10.5: "ACDT", 11: "AEDT",
+        12: "NZST", 13: "NZDT",
+    }.items()
+    for name in names.split()
+}  # fmt: skip
+"""Hours east of Greenwich of what the tz database calls zones; of several that share a name RFC 5322's."""
+_OFFSET = re.compile(r"(?:UTC|GMT|TZ)?([+-])(\d\d?):?(\d\d)?")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -38,8 +50,8 @@ _PLAUSIBLE = (631_152_000, 7_258_118_400)
 """Seconds since 1970 of the years 1990 and 2200."""
 _SINCE_1970 = tuple((_PLAUSIBLE[0] * unit, _PLAUSIBLE[1] * unit, unit) for unit in (1, 1_000, 1_000_000, 1_000_000_000))
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|[smhdw])")
-_ISO = re.compile(r"((?:19|20|21)\d\d-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|z|[+-]\d\d:?\d\d)?")
+_DURATION = re.compile(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*(ms|[smhdw])")
+_ISO = re.compile(r"((?:19|20|21)\d\d-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:[.,](\d+))?(?: ?(Z|z|UTC|[+-]\d\d:?\d\d))?")
 _NAMED = re.compile(
     r"(?P<day>\d\d)/(?P<month>[A-Z][a-z]{2})/(?P<year>\d{4}):(?P<clock>\d\d:\d\d:\d\d) (?P<offset>[+-]\d{4})"
     r"|(?P<month_>[A-Z][a-z]{2}) (?P<day_>\d{1,2}) (?P<year_>\d{4}) (?P<clock_>\d\d:\d\d:\d\d(?:\.\d+)?)"
@@ -76,13 +88,13 @@ def micros(time: datetime) -> int:
 
 
 def iso_time(text: str, zone: tzinfo | None = None) -> int | None:
-    """An RFC 3339 time of 1900 to 2199; a blank for T, a comma, no offset are accepted."""
+    """An RFC 3339 time of 1900-2199; a blank for T or before the offset, ``UTC``, a comma, no offset are accepted."""
     match = _ISO.fullmatch(text)
     if match is None:
         return None
     offset = match[4] or ""
     try:
-        time = datetime.fromisoformat(f"{match[1]}T{match[2]}{'+00:00' if offset in ('Z', 'z') else offset}")
+        time = datetime.fromisoformat(f"{match[1]}T{match[2]}{'+00:00' if offset in ('Z', 'z', 'UTC') else offset}")
         if time.tzinfo is None:
             time = time.replace(tzinfo=zone or UTC)
         return micros(time) + (int(match[3][:6].ljust(6, "0")) if match[3] else 0)
@@ -115,6 +127,20 @@ def bsd_time(stamp: bytes, year: int, received_hour: int, zone: tzinfo | None) -
         if year or time <= received + _AHEAD:
             return time
     return None
+
+
+@lru_cache(maxsize=1024)
+def stamped_zone(name: str, zone: tzinfo | None) -> tzinfo | None:
+    """The zone that a stamp names: ``CEST``, ``+0100``, ``UTC+1``. Where ``zone`` has this name it is meant; it is
+    taken, too, for a name that is not in ``ZONES``."""
+    if offset := _OFFSET.fullmatch(name):
+        shift = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+        return timezone(-shift if offset[1] == "-" else shift) if shift < timedelta(days=1) else zone
+    name = name.upper()
+    for moment in () if zone is None else (datetime(2026, month, 1, tzinfo=zone) for month in (1, 7)):
+        if moment.tzname() == name:
+            return timezone(moment.utcoffset() or timedelta())
+    return timezone(timedelta(hours=ZONES[name])) if name in ZONES else zone
 
 
 def dated(year: str, month: str, day: str, clock: str, offset: str = "", zone: tzinfo | None = None) -> int | None:

@@ -95,6 +95,7 @@ GUARDS: tuple[bytes, ...] = (
     rb"\\u017f",
     rb"\\u212a",
     rb"&#(?:x[0-9a-f]{1,6}|[0-9]{1,7});",  # XML: any character by its number
+    rb"\\u0026(?:#|quot;)",  # the same, and a quotation mark, of XML within JSON
 )
 """Regular expressions without regard to case; an event that holds one is searched again, ``unescaped``, ``folded``."""
 
@@ -157,7 +158,8 @@ def unescaped(event: bytes) -> bytes:
 
     Escapes are read from left to right, so that ``\\\\u0041``, an escaped backslash before a text, stays as it is.
     """
-    return _ESCAPE.sub(_unescape, event)
+    plain = _ESCAPE.sub(_unescape, event)
+    return _ENTITY.sub(_character, plain) if b"&#" in plain else plain
 
 
 def folded(event: bytes) -> bytes:
@@ -176,7 +178,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
     code, folded = match[1], match[2]
     if code is not None:
         char = bytes([int(code, 16)])
-        return char if _SAFE.fullmatch(char.decode()) else match[0]
+        return char if char == b"&" or _SAFE.fullmatch(char.decode()) else match[0]
     if folded is not None:
         return b"s" if folded[:1] == b"0" else b"k"
     return {b"\xc5\xbf": b"s", b"\xe2\x84\xaa": b"k"}.get(match[0], match[0])

@@ -15,9 +15,10 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from pathlib import Path
 
+from vedette.model.event import address
 from vedette.response.decide import Address, Network
 from vedette.response.routes import routes
 
@@ -83,5 +84,5 @@ def _sessions(root: Path) -> Iterator[Address]:
 
 
 def _address(text: str) -> Iterator[Address]:
-    with suppress(ValueError):
-        yield ip_address(text.strip("[]").partition("%")[0])
+    if own := address(text):
+        yield own

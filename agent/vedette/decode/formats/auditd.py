@@ -3,7 +3,8 @@
     [node=HOST ]type=TYPE msg=audit(SECONDS.MILLIS:SERIAL): NAME=VALUE …
 
 as auditd writes it, also behind a syslog header (audispd), from the kernel (``audit: type=1400 audit(…)``, TYPE as a
-number) and enriched (after an ASCII 29 the kernel's numbers once more as names: ``SYSCALL=execve AUID="alice"``).
+number) and enriched (after an ASCII 29, which rsyslog writes as ``#035``, the kernel's numbers once more as names:
+``SYSCALL=execve AUID="alice"``). systemd's journal forwards a record as ``TYPE NAME=VALUE …`` of the program ``audit``.
 A message of user space is quoted once more (``msg='op=login acct="root" …'``); its pairs are fields like the others.
 
 Records of one event share ``SECONDS.MILLIS:SERIAL``. A text of several lines is one event: a name that occurs again
@@ -12,8 +13,9 @@ bring them together.
 
 A value that a process chose is quoted when it is plain and else written as upper-case hex. Such values (``_UNTRUSTED``,
 the arguments ``a0`` … of EXECVE, also in parts ``a1[0]``) are decoded; in ``proctitle`` the NULs between arguments
-become blanks. An event with such a value is found by a guard (``GIVES``), because no literal finds it. ``SYSCALL``,
-where the record is not enriched, and a TYPE given as a number are looked up: see ``base.py``.
+become blanks; a rule's several keys, which an ASCII 1 parts, become a list. An event with such a value is found by a
+guard (``GIVES``), because no literal finds it. ``SYSCALL``, where the record is not enriched, and a TYPE given as a
+number are looked up: see ``base.py``.
 """
 
 from __future__ import annotations
@@ -41,12 +43,15 @@ HEAD = re.compile(
 """``STARTS`` with its parts: node, TYPE, id."""
 LATER = re.compile(rb"\n(?:node=\S{1,255} )?type=([A-Z0-9_\[\]]{1,40}) (?:msg=)?audit\(")
 """The TYPE of a record that is not the first in its text."""
+_FORWARDED = re.compile(r"(?:(?:type=)?(?P<type>[A-Z][A-Z0-9_]{1,39}) )?(?P<body>[^\n]*=[^\n]*)")
+_BY_NUMBER = re.compile(r"(?:UNKNOWN\[|AUDIT)?(\d{4})\]?")
 _ENDS = re.compile(
     rb"PROCTITLE|EOE|KERNEL|USER(?:_.+)?|(?:ACCT|CRED|CRYPTO|DAEMON|GRP|RESP|ROLE|SERVICE|SYSTEM|VIRT)_.+"
     rb"|(?:ADD|DEL)_(?:USER|GROUP)|SOFTWARE_UPDATE|1320|1327|1[12]\d\d|2\d\d\d"
 )
 _PAIR = re.compile(
-    r"""(?:^|(?<=[\s'({,\x1d]))([A-Za-z_][\w-]{0,63}(?:\[\d{1,4}\])?)=(?:"([^"\n]*+)"|([^\s'"\x1d]*+))"""
+    r"""(?:^|(?<=[\s'({,\x1d])|(?<=#035))([A-Za-z_][\w-]{0,63}(?:\[\d{1,4}\])?)="""
+    r"""(?:"([^"\n]*+)"|((?:[^\s'"\x1d#]++|#(?!035[A-Z]))*))"""
 )
 _HEX = re.compile(r"(?:[0-9A-F]{2})+")
 _ARGUMENT = re.compile(r"(a\d{1,4})(?:\[\d{1,4}\])?")
@@ -82,12 +87,12 @@ def read(message: str) -> Fields:
     fields: Fields = {}
     left = MAX_PAIRS
     for record in _RECORD.finditer(message):
-        kind = TYPES.get(record["type"], record["type"])
-        add(fields, "type", kind)
         fields["audit_id"] = record["id"]
         if record["node"]:
             fields["node"] = record["node"]
-        left = _read_body(fields, kind, record["body"], left)
+        left = _read_record(fields, record, left)
+    if not fields and (forwarded := _FORWARDED.match(message)):
+        _read_record(fields, forwarded, left)
     if "SYSCALL" not in fields and isinstance(number := fields.get("syscall"), str):
         arch = fields.get("arch")
         name = _SYSCALLS.get(arch, {}).get(number) if isinstance(arch, str) else None
@@ -99,9 +104,14 @@ def read(message: str) -> Fields:
     return fields
 
 
-def _read_body(fields: Fields, kind: str, body: str, left: int) -> int:
+def _read_record(fields: Fields, record: re.Match[str], left: int) -> int:
+    kind = record["type"] or ""
+    if number := _BY_NUMBER.fullmatch(kind):
+        kind = TYPES.get(number[1], kind)
+    if kind:
+        add(fields, "type", kind)
     parts: dict[str, list[tuple[str, bool]]] = {}
-    for pair in _PAIR.finditer(body):
+    for pair in _PAIR.finditer(record["body"]):
         if left <= 0:
             break
         left -= 1
@@ -118,7 +128,8 @@ def _read_body(fields: Fields, kind: str, body: str, left: int) -> int:
         elif name == "msg" and not value:
             continue  # the quote around a message of user space
         if not (name in ("rhost", "addr") and value in _NO_VALUE):
-            add(fields, name, value)
+            for part in value.split("\x01") if name == "key" else (value,):
+                add(fields, name, part)
     for name, pieces in parts.items():
         joined = "".join(text for text, _ in pieces)
         decoded = _plain(joined) if all(bare for _, bare in pieces) else None
@@ -129,13 +140,13 @@ def _read_body(fields: Fields, kind: str, body: str, left: int) -> int:
 _GENERIC = {"acct": "user", "addr": "src_ip", "node": "hostname"}
 
 _HEX_GUARD = b"=(?-i:[0-9A-F]{6})"
-_NUMBERED_TYPE = rb"type=(?:1[0-9]{3}|2[0-9]{3}) (?:msg=)?audit\("
+_NUMBERED_TYPE = rb"(?:type=(?:UNKNOWN\[)?|AUDIT)[12][0-9]{3}\]? "
 GIVES = Gives(
     "`type=T msg=audit(…)`, also behind `node=`, `audit:` or a syslog header",
     (
         *(Field(name, (name,), guard=name.encode() + _HEX_GUARD) for name in sorted(_UNTRUSTED)),
         Field("a<n>", ("a<n>",), guard=rb" a[0-9]{1,4}(?:=(?-i:[0-9A-F]{6})|\[0)"),
-        Field("type", ("type",), guard=_NUMBERED_TYPE),
+        Field("type", guard=_NUMBERED_TYPE),
         Field("user", ("acct",), guard=b"acct" + _HEX_GUARD),
         Field("SYSCALL", how=Provenance.SYNTHETIC),
         *named(["audit_id"]),

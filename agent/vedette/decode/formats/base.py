@@ -157,10 +157,11 @@ def add_names(fields: Fields, table: Mapping[str, str]) -> None:
 
 
 def first_time(*names: str) -> Callable[[Seen, tzinfo | None], int | None]:
-    """``time_of`` of a format whose time is in the first of ``names`` that holds one."""
+    """``time_of`` of a format whose time is in the first of ``names`` that holds one; Sysmon's UtcTime has no zone."""
 
     def find(fields: Seen, zone: tzinfo | None) -> int | None:
         for name in names:
+            zone = None if name == "UtcTime" else zone
             value = fields.get(name)
             time = time_of(value, zone) if value is not None else None
             if time is None and isinstance(value, str):

@@ -12,11 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from vedette.decode.formats.base import Seen, source, union
 from vedette.model.event import Source
 
+_REGISTRY = {
+    "create": "registry_event registry_add",
+    "delete": "registry_event registry_delete",
+    "set": "registry_event registry_set",
+    "rename": "registry_event registry_rename",
+}
+"""By the verb of Sysmon's ``EventType``: keys that come and go have one event id."""
 _SYSMON = {
     "1": "process_creation",
     "2": "file_change",
@@ -30,6 +36,7 @@ _SYSMON = {
     "10": "process_access",
     "11": "file_event",
     "12": "registry_event registry_add registry_delete",
+    **{f"12{verb}": categories for verb, categories in _REGISTRY.items()},
     "13": "registry_event registry_set",
     "14": "registry_event registry_rename",
     "15": "create_stream_hash",
@@ -60,7 +67,7 @@ _CATEGORIES: Mapping[str, Mapping[str, str]] = {
 }
 """By service and event id; several are separated by blanks."""
 
-_MICROSOFT = "microsoft-windows-"
+MICROSOFT = "microsoft-windows-"
 _SERVICES: Mapping[str, str] = {
     "application": "application",
     "dns server": "dns-server",
@@ -75,7 +82,7 @@ _SERVICES: Mapping[str, str] = {
     "microsoft-servicebus-client/admin": "servicebus-client",
     "microsoft-servicebus-client/operational": "servicebus-client",
     **{
-        _MICROSOFT + channel: service
+        MICROSOFT + channel: service
         for channel, service in {
             "applocker/exe and dll": "applocker",
             "applocker/msi and script": "applocker",
@@ -133,7 +140,7 @@ AS_SYSMON: Mapping[str, str] = {
 }
 
 
-_BY_PROVIDER: Mapping[str, str] = {
+BY_PROVIDER: Mapping[str, str] = {
     "security": "security",
     "microsoft-windows-security-auditing": "security",
     "microsoft-windows-eventlog": "security system",
@@ -143,6 +150,7 @@ _BY_PROVIDER: Mapping[str, str] = {
 }
 """Providers (and Elastic's modules) in lower case to services, beside those whose channels begin with their name."""
 
+_REGISTERED = "registry_event registry_add registry_delete registry_set registry_rename"
 TELLING: Mapping[str, str] = {
     "CommandLine": "process_creation",
     "NewProcessName": "process_creation",
@@ -151,7 +159,7 @@ TELLING: Mapping[str, str] = {
     " create_stream_hash file_block_executable file_block_shredding",
     "DestinationIp": "network_connection",
     "DestinationHostname": "network_connection",
-    "TargetObject": "registry_event registry_add registry_delete registry_set registry_rename",
+    "TargetObject": _REGISTERED,
     "PipeName": "pipe_created",
     "QueryName": "dns_query",
     "CallTrace": "process_access",
@@ -164,44 +172,9 @@ ACTORS = ("Image", "SourceImage", "NewProcessName", "ScriptBlockText")
 """Fields of which an event without an event id has one, beside one of ``TELLING``."""
 
 
-def tells(fields: Seen) -> bool:
-    """Whether an event without an event id or a channel is a Windows event all the same, by its names."""
-    if "Image" in fields or "SourceImage" in fields or "NewProcessName" in fields or "ScriptBlockText" in fields:
-        return any(name in fields for name in TELLING)
-    return False
-
-
-def name_as_sysmon(fields: dict[str, Any], seen: Seen) -> None:
-    """Adds Sysmon's names of what ``seen`` has, if that is the security log's process creation."""
-    if str(seen.get("EventID")) == "4688" and str(seen.get("Channel") or "security").lower() == "security":
-        for own, name in AS_SYSMON.items():
-            if own in seen:
-                fields.setdefault(name, seen[own])
-
-
-def in_ecs(event: Seen) -> dict[str, object]:
-    """``EventID`` and ``Provider_Name`` of a Windows event in the Elastic Common Schema alone, its objects nested or as
-    dotted names; empty for any other event."""
-
-    def named(first: str, rest: str) -> object:
-        value = event.get(f"{first}.{rest}")
-        inside = event.get(first)
-        for part in rest.split(".") if value is None else ():
-            inside = inside.get(part) if isinstance(inside, dict) else None
-        return inside if value is None else value
-
-    if ("event" not in event and "event.code" not in event) or (code := named("event", "code")) is None:
-        return {}
-    provider = named("event", "provider") or named("event", "module")
-    name = str(provider or "")[:256].lower()
-    kinds = (named("host", "os.type"), named("host", "os.family"), named("host", "os.platform"))
-    if "windows" in kinds or name.startswith(_MICROSOFT) or name in _BY_PROVIDER:
-        return {"EventID": code, "Provider_Name": provider} if provider else {"EventID": code}
-    return {}
-
-
 PLACED_BY = ("EventID", "Channel", "Provider_Name")
-"""Fields that ``source_of`` asks for; of an event without ``Channel`` also those of ``TELLING``."""
+"""Fields that ``source_of`` asks for; of an event without ``Channel`` also those of ``TELLING``, and ``EventType`` of
+what was done to the registry."""
 
 _UNSAID = ("", "forwardedevents")
 """Channels that tell nothing."""
@@ -210,10 +183,21 @@ _UNSAID = ("", "forwardedevents")
 def source_of(fields: Seen) -> Source:
     """Where an event with these fields belongs."""
     event_id, channel, provider = (str(fields.get(name) or "")[:256] for name in PLACED_BY)
+    if event_id == "12":
+        event_id += _verb(fields)
     if channel.lower() not in _UNSAID:
         return _place(event_id, channel, provider)
-    telling = " ".join(sorted({TELLING[name] for name in TELLING if name in fields})) if not event_id else ""
+    kinds = {TELLING[name] for name in TELLING if name in fields} if not event_id else set()
+    if _REGISTERED in kinds and (verb := _verb(fields)):
+        kinds = kinds - {_REGISTERED} | {_REGISTRY[verb]}
+    telling = " ".join(sorted(kinds))
     return _may_be(event_id, provider, telling, str(fields.get(ACTORS[0], "")).startswith("/"))
+
+
+def _verb(fields: Seen) -> str:
+    """A key of ``_REGISTRY``; empty: ``EventType`` says none."""
+    kind = str(fields.get("EventType") or "")[:8].lower()
+    return next((verb for verb in _REGISTRY if kind.startswith(verb)), "")
 
 
 @lru_cache(maxsize=1024)
@@ -234,7 +218,7 @@ def _may_be(event_id: str, provider: str, telling: str, posix: bool) -> Source:
         services = {"sysmon"}
     elif provider:
         named = {service for channel, service in _SERVICES.items() if channel.startswith(f"{provider}/")}
-        services = named.union(_BY_PROVIDER.get(provider, "").split()) or {*_SERVICES.values()} - _CATEGORIES.keys()
+        services = named.union(BY_PROVIDER.get(provider, "").split()) or {*_SERVICES.values()} - _CATEGORIES.keys()
     else:
         services = {*_SERVICES.values()}
     categories = " ".join([telling, *(_CATEGORIES.get(service, {}).get(event_id, "") for service in services)])

@@ -1,10 +1,12 @@
-"""FortiGate's syslog: ``date=… time=… devname="…" devid="…" logid="…" type="event" …``, pairs and nothing else.
+"""FortiGate's syslog: ``date=… time=… devname="…" devid="…" logid="…" type="event" …``, pairs and nothing else, in any
+order, as FortiAnalyzer forwards them, too (``logver=… timestamp=… tz="UTC+2:00" devname="…" …``).
 
 Fields keep FortiGate's names; generic ones are added (``src_ip`` …). ``service`` of the source is the log's ``type``.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import tzinfo
 
 from vedette.decode.formats.base import Fields, Seen, add_names
@@ -28,4 +30,11 @@ def source_of(fields: Seen) -> Source:
 
 def time_of_message(fields: Seen, zone: tzinfo | None) -> int | None:
     time = time_of(fields.get("eventtime"), zone) if "eventtime" in fields else None
-    return iso_time(f"{fields.get('date')} {fields.get('time')}", zone) if time is None else time
+    if time is not None:
+        return time
+    offset = _OFFSET.match(str(fields.get("tz")))
+    local = f"{fields.get('date')} {fields.get('time')}"
+    return iso_time(f"{local}{offset[1]}{offset[2]:0>2}:{offset[3]}" if offset else local, zone)
+
+
+_OFFSET = re.compile(r"(?:UTC)?([+-])(\d{1,2}):?(\d\d)$")

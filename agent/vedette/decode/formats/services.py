@@ -13,7 +13,10 @@ def nothing(event: Seen) -> Fields:
 
 
 def is_kubernetes(event: Seen) -> bool:
-    return "auditID" in event and "verb" in event and str(event.get("apiVersion", "")).startswith("audit.k8s.io/")
+    if "auditID" not in event or "verb" not in event:
+        return False
+    version = event.get("apiVersion")  # of an item of a list the list has it
+    return "stage" in event if version is None else str(version).startswith("audit.k8s.io/")
 
 
 def is_opencanary(event: Seen) -> bool:

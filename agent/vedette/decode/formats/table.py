@@ -164,12 +164,15 @@ EVENT_XML = Format(
     late("eventxml"),
     Gives(
         "`<Event`",
-        renamed({"Provider": "Provider_Name", "Execution": "ExecutionProcessID"}, eventlog.AS_SYSMON),
+        renamed(
+            {"Provider": "Provider_Name", "Execution": "ExecutionProcessID", "param": "Data", "Param": "Data"},
+            eventlog.AS_SYSMON,
+        ),
         Provenance.ESCAPED,
     ),
     eventlog.ANY,
     eventlog.source_of,
-    first_time("UtcTime", "TimeCreated"),
+    first_time("TimeCreated", "UtcTime"),
 )
 
 # --- FortiGate
@@ -192,9 +195,10 @@ def fortinet_source(kind: str) -> Source:
 
 FORTINET = Format(
     "fortinet",
-    rb"(?:date=\d{4}-\d\d-\d\d time=[\d:]{8} )?(?:tz=\S{1,16} )?dev(?:name|id)=",
+    rb"(?=(?:date|timestamp|type|tz|logver|logid|itime|idseq|devname|devid)=)"
+    rb"(?:\w{1,32}=(?:\"[^\"]{0,128}\"|[^\s\"]{0,128}) ){0,24}?dev(?:name|id)=",
     late("fortinet"),
-    Gives("`date=… devname=`", renamed(FORTINET_NAMES, how=Provenance.VERBATIM), Provenance.VERBATIM),
+    Gives("`devname=` among pairs", renamed(FORTINET_NAMES, how=Provenance.VERBATIM), Provenance.VERBATIM),
     union(*(fortinet_source(kind) for kind in ("", *FORTINET_TYPES))),
     late("fortinet", "source_of"),
     late("fortinet", "time_of_message"),
@@ -241,31 +245,49 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
 
 # --- Windows events as JSON
 
-BEAT_NAMES = {
-    "event_id": "EventID",
-    "channel": "Channel",
-    "log_name": "Channel",
-    "provider_name": "Provider_Name",
-    "source_name": "Provider_Name",
-    "computer_name": "Computer",
-    "record_id": "EventRecordID",
-}
-NXLOG_NAMES = {"SourceName": "Provider_Name", "Hostname": "Computer", "EventTime": "TimeCreated"}
-WINDOWS_NAMES = ("winlog", "EventID", "event_data", "System", "winlog.event_id", "winlog.channel", "code", "event.code")
+
+def _by_own(**names: str) -> dict[str, str]:
+    """From each blank-separated name to the key."""
+    return {own: name for name, owns in names.items() for own in owns.split()}
+
+
+BEAT_NAMES = _by_own(
+    EventID="event_id", Channel="log_name channel", Provider_Name="provider source_name provider_name",
+    Computer="computer computer_name", EventRecordID="record_id", TimeCreated="system_time time_created",
+)  # fmt: skip
+"""Of Winlogbeat, Vector, OpenTelemetry; of several the last counts."""
+FLAT_NAMES = _by_own(
+    EventID="EventId", Channel="EventLog LogName", Provider_Name="Provider EventSourceName ProviderName SourceName",
+    Computer="MachineName Hostname", EventRecordID="RecordId RecordNumber", TimeCreated="TimeGenerated EventTime",
+)  # fmt: skip
+"""Of NXLog, Fluent Bit, Azure Monitor, Get-WinEvent, likewise."""
+TOGETHER = {"LogName": {"Id": "EventID"}, "EventLog": {"Source": "Provider_Name"}}
+"""By a name what others say beside it, and only there: of Get-WinEvent, of Azure Monitor."""
+UNNAMED = _by_own(
+    Data="EventData UserData event_data user_data param StringInserts string_inserts Properties ParameterXml"
+)
+"""What may have data without names."""
+WINDOWS_NAMES = (
+    *("winlog", "win", "EventID", "event_data", "event_id", "System", "LogName", "RawXml"),
+    *("winlog.event_id", "winlog.channel", "code", "event.code"),
+)
 
 WINDOWS = Shape(
     "windows",
     late("windows", "fits"),
     late("windows"),
     Gives(
-        "`Event.System`, `winlog`, `event_data`, `EventID`, also as dotted names; ECS: `event.code` and a Windows"
+        "`Event.System`, `System`, `winlog`, `win`, `event_data`, `EventID`, `LogName` with `ProviderName`, `event_id`"
+        " with `channel` and `computer`, `properties.RawXml`, also as dotted names; ECS: `event.code` and a Windows"
         " `event.provider`, `event.module` or `host.os`; `Image` (`SourceImage`, `NewProcessName`, `ScriptBlockText`)"
         " with a field such as `CommandLine`",
         renamed(
             BEAT_NAMES,
-            NXLOG_NAMES,
+            FLAT_NAMES,
+            {sign: tuple(table.values()) for sign, table in TOGETHER.items()},
+            UNNAMED,
             {"event.code": "EventID", "event.provider": "Provider_Name", "event.module": "Provider_Name"},
-            {"Provider": "Provider_Name"},
+            {"SystemTime": "TimeCreated"},
             eventlog.AS_SYSMON,
         ),
         Provenance.ESCAPED,
@@ -444,7 +466,7 @@ USERS = ("username", "userName", "user_name", "login", "principalName")
 
 SERVICES = (
     Shape("kubernetes_audit", late("services", "is_kubernetes"), late("services", "nothing"),
-          Gives("`auditID`, `verb` and `apiVersion`"), ("auditID",),
+          Gives("`auditID`, `verb` and `apiVersion` or `stage`"), ("auditID",),
           source("kubernetes", "application", "audit"), times=("requestReceivedTimestamp", "stageTimestamp")),
     Shape("opencanary", late("services", "is_opencanary"), late("services", "nothing"),
           Gives("`logtype`, `node_id` and `logdata`"), ("node_id",),
@@ -474,7 +496,7 @@ _PREFIXED = re.compile(rb"(?:\S{1,255} ){1,2}?(?:(?P<cef>%s)|(?P<leef>%s))" % (C
 """CEF and LEEF behind a date and a host that are no syslog header."""
 
 
-FIRST = frozenset(b"%c" % code for code in b"\t\n\v\f\r <CLadnt[0123456789")
+FIRST = frozenset(b"%c" % code for code in b"\t\n\v\f\r <CLadilnt[0123456789")
 """First bytes of a message in one of ``FORMATS``: looked at before ``_STARTS``, as most messages are in none."""
 
 

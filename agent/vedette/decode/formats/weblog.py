@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
-from vedette.decode.access import CLIENT, REQUEST, request_fields
-from vedette.decode.computed import WHOLE, Cut, Part, Traced, compute
+from vedette.decode.access import CLIENT, REQUEST, URI, request_fields, uri_fields
+from vedette.decode.computed import WHOLE, Traced, compute
 from vedette.decode.formats.base import Fields, Seen
 from vedette.decode.formats.table import CADDY_HEADERS, CADDY_NAMES, CADDY_TOP_NAMES, NGINX_JSON_NAMES, TRAEFIK_NAMES
 from vedette.model.times import dated, iso_time
@@ -66,7 +66,8 @@ def read_nginx(message: str) -> Fields:
         return {}
     fields: Fields = {name: value for name, value in head.groupdict().items() if value}
     at = message.find(", client: ", head.end())
-    if at >= 0 and (tail := _NGINX_TAIL.match(message, at)):
+    # A path or a referrer may say so as well: which of them is the server's cannot be said.
+    if at >= 0 and message.find(", client: ", at + 1) < 0 and (tail := _NGINX_TAIL.match(message, at)):
         groups = {name: value for name, value in tail.groupdict().items() if value}
         fields["src_ip"] = fields["c-ip"] = groups["src_ip"]
         if "request" in groups:
@@ -105,16 +106,8 @@ def _name(fields: Fields, event: Mapping[str, Any], table: Mapping[str, tuple[st
 def _with_uri(fields: Fields) -> Fields:
     uri = fields.get("cs-uri")
     if isinstance(uri, str):
-        compute(fields, uri, _uri_fields, _URI_PARTS)
+        compute(fields, uri, uri_fields, URI)
     return fields
-
-
-def _uri_fields(uri: str) -> Fields:
-    stem, _, query = uri.partition("?")
-    return {"cs-uri-stem": stem, "cs-uri-query": query} if query else {"cs-uri-stem": stem}
-
-
-_URI_PARTS = {"cs-uri-stem": Part(((Cut("?"),),)), "cs-uri-query": Part(((Cut("?", after=True),),))}
 
 
 def read_nginx_json(event: Seen) -> Fields:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vedette.decode.computed import Cut, Part, compute
+from vedette.decode import access
+from vedette.decode.computed import compute
 from vedette.decode.formats.base import Fields, Seen
 from vedette.decode.formats.table import (
     ZEEK_ANY,
@@ -72,14 +73,15 @@ def read(event: Seen) -> Fields:
 
 
 def _uri_fields(uri: str) -> Fields:
-    stem, _, query = uri.partition("?")
-    fields: Fields = {"cs-uri-stem": stem, "c-uri-stem": stem}
-    return {**fields, "cs-uri-query": query, "c-uri-query": query} if query else fields
+    fields = access.uri_fields(uri)
+    return {**fields, **{_of_client(name): value for name, value in fields.items()}}
 
 
-_STEM = Part(((Cut("?"),),))
-_QUERY = Part(((Cut("?", after=True),),))
-_URI_PARTS = {"cs-uri-stem": _STEM, "c-uri-stem": _STEM, "cs-uri-query": _QUERY, "c-uri-query": _QUERY}
+def _of_client(name: str) -> str:
+    return name.replace("cs-", "c-")
+
+
+_URI_PARTS = {**access.URI, **{_of_client(name): part for name, part in access.URI.items()}}
 
 
 def source_of(event: Seen, further: Callable[[], Seen]) -> Source:
