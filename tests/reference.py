@@ -159,11 +159,7 @@ def _scalar(p: Predicate, value: Any) -> bool:
         case Op.REGEX:
             return _regex(wanted, p.option).search(text) is not None
         case Op.CIDR:
-            try:
-                address = ipaddress.ip_address(text.strip())
-            except ValueError:
-                return False
-            return any(form in ipaddress.ip_network(wanted) for form in (address, _v4_of(address)) if form is not None)
+            return (address := _address(text)) is not None and address in _network(wanted)
         case Op.NUMBER:
             if isinstance(value, str | bool):
                 return text == repr(wanted)
@@ -201,12 +197,23 @@ def _has_key(text: str, column: str, table: dict[str, Sequence[str]]) -> bool:
                 return False
             ends = ([float(end) for end in key.split("..")] for key in keys)
             return any(low <= number <= high for low, high in ends)
+    address = _address(text)
+    return address is not None and any(address in _network(key) for key in keys)
+
+
+def _address(text: str) -> Any:
+    """Written in brackets, with a zone, or within IPv6, an address is the same; None for what is none."""
     try:
-        address = ipaddress.ip_address(text.strip())
+        address = ipaddress.ip_address(text.strip(" \t\n\f\r").split("%")[0].strip("[]"))
     except ValueError:
-        return False
-    forms = [form for form in (address, _v4_of(address)) if form is not None]
-    return any(form in ipaddress.ip_network(key) for form in forms for key in keys)
+        return None
+    return _v4_of(address) or address
+
+
+def _network(text: str) -> Any:
+    network = ipaddress.ip_network(text)
+    inner = _v4_of(network.network_address) if network.prefixlen >= 96 else None
+    return network if inner is None else ipaddress.ip_network((inner, network.prefixlen - 96))
 
 
 _TIMES = (

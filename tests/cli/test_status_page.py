@@ -37,6 +37,13 @@ def test_a_quiet_agent() -> None:
     assert lines[-1] == "account  adds up"
 
 
+def test_bytes_before_and_after_compression() -> None:
+    """Both are shown once something was saved."""
+    sent = {**status(), "totals": {"bytes_sent": 1_000, "bytes_saved": 9_000}}
+    (line,) = (line for line in status_lines(sent) if line.startswith("bytes"))
+    assert line.startswith("bytes    in 0, sent 1,000 (10,000 before compression); raw log 0")
+
+
 def test_formats_of_rules() -> None:
     """A format that is slow, in quarantine or missing has a line, and the rest of the page is as without it."""
     formats = [

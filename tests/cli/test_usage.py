@@ -26,6 +26,20 @@ SERVE = {("run",), ("region", "console")}
 """Commands that may run until they are stopped; their bodies are not run here."""
 
 
+TIMES = ("0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00", "999999999999d", "9" * 400 + "d", "10000-01-01")
+"""That cannot be shown."""
+
+
+@pytest.mark.parametrize("time", TIMES)
+@pytest.mark.parametrize("command", [("logs", "search"), ("logs", "export"), ("archive", "restore")])
+@pytest.mark.parametrize("option", ["--since", "--until"])
+def test_times_that_cannot_be_shown(command: tuple[str, ...], option: str, time: str) -> None:
+    """They are wrong usage, said in a line."""
+    done = CliRunner().invoke(main, [*command, option, time, "x"])
+    assert done.exit_code == 2, done.output
+    assert f"Invalid value for '{option}'" in done.output.splitlines()[-1]
+
+
 def tree(group: click.Group, path: Path_ = ()) -> Iterator[tuple[Path_, click.Command]]:
     """Every command that does something."""
     context = click.Context(group)

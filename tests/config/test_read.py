@@ -151,6 +151,7 @@ def test_every_mistake_at_once() -> None:
         ("[state]\nmax_lateness = 90000", "state.max_lateness: expects 0 to 86,400.0, not 90,000.0"),
         ("[fleet]\nredact = ['a']", "fleet.redact: unknown key"),
         ('[uplink]\ntype = "directory"\nurl = "mqtt://h"', "uplink.url: belongs in [broker]"),
+        ('[uplink]\nresend_after = "2d"', "uplink.resend_after: expects 1.0 to 86,400.0, not 172,800.0"),
         (
             '[agent]\nid = ".."',
             "agent.id: expects letters, digits, '_', '-' or '.' (at most 128, no '.' first), not '..'",
@@ -205,6 +206,27 @@ def test_two_inputs_of_one_name() -> None:
         " not 'sylog'",
     ]
     assert mistakes(one % 1 + 'format = "rules:Gate"\n')
+
+
+def test_two_inputs_of_one_file(tmp_path: Path) -> None:
+    """By whatever links and names it is a mistake, but for those of one input, which takes it once."""
+    file, folder = tmp_path / "app.log", tmp_path / "link"
+    file.touch()
+    folder.symlink_to(tmp_path)
+    (tmp_path / "linked").symlink_to(file)
+    (tmp_path / "hard").hardlink_to(file)
+    text = '[[input]]\ntype = "file"\nname = "%s"\npaths = ["%s"]\n'
+    for name in ("app.log", "../" + tmp_path.name + "/app.log", "linked", "hard", "link/app.log", "none", "*.log"):
+        first = text % ("a", tmp_path / (name if name in ("none", "*.log") else "app.log"))
+        (mistake,) = mistakes(first + text % ("b", f"{tmp_path}/link/../{tmp_path.name}/{name}"))
+        assert mistake.startswith("input[1].paths: ")
+        assert mistake.endswith(" is read by another input already")
+    for allowed in (
+        text % ("a", f'{file}", "{tmp_path}/linked'),
+        text % ("a", file) + text % ("b", tmp_path / "other.log"),
+    ):
+        (mistake,) = mistakes(allowed + "[nope]\n")
+        assert "nope" in mistake
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ def _request(data: bytes, folder: Path) -> bytes:
 
 
 def _receipt(data: bytes, folder: Path) -> bytes:
-    return pack_receipt(*unpack_receipt(data, TOPIC, [KEY.public_key()]), TOPIC, KEY)
+    receipt = unpack_receipt(data, TOPIC, [KEY.public_key()])
+    return pack_receipt(receipt.log_id, receipt.ranges, TOPIC, KEY)
 
 
 def _reply(data: bytes, folder: Path) -> bytes:

@@ -31,6 +31,7 @@ from vedette.decode.codecs import CODECS
 from vedette.decode.decoder import record
 from vedette.decode.entities import entities
 from vedette.delivery import envelope, receipts, topics
+from vedette.delivery.batch import DICTIONARIES, press, split_batch
 from vedette.engine.artifact import Artifact
 from vedette.engine.cache import Cache
 from vedette.engine.match import Engine
@@ -281,7 +282,7 @@ def reply(data: bytes) -> None:
 
 def alerts(data: bytes) -> None:
     """As the landing reads a batch: each alert by itself."""
-    for one in envelope.split_batch(data)[1]:
+    for one in split_batch(data)[1]:
         with suppress(ValueError):
             envelope.decode_row(one)
 
@@ -405,6 +406,11 @@ _ALERT = envelope.encode(
     )
 )  # fmt: skip
 
+_BATCH = envelope.pack_batch(LOG, [_ALERT] * 3)
+_PRESS = press(DICTIONARIES)
+assert _PRESS is not None
+_PRESSED = _PRESS(_BATCH)
+
 _SQL = (
     b"-- title: t\nINSERT INTO alerts SELECT window_start, host, COUNT(DISTINCT user) AS n FROM "
     b"TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '10' MINUTES)) WHERE action = 'x' "
@@ -413,10 +419,10 @@ _SQL = (
     b"'event_time', f AS a + 1, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('connector' = "
     b"'vedette');\nCREATE VIEW v AS SELECT * FROM t;\nSELECT l.a AS x FROM v AS l LEFT JOIN v AS r ON "
     b"l.a = r.a AND r.ts BETWEEN l.ts AND l.ts + INTERVAL '8' HOUR",
-    b"SELECT x FROM events MATCH_RECOGNIZE (PARTITION BY user ORDER BY event_time MEASURES "
+    b"SELECT x FROM events MATCH_RECOGNIZE (PARTITION BY `user` ORDER BY event_time MEASURES "
     b"FIRST(A.x) AS x PATTERN (A+? B{2,3} C) WITHIN INTERVAL '1' HOUR DEFINE A AS A.x = '1', B AS "
     b"B.x < LAST(A.x, 1))",
-    b"SELECT user FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY user ORDER BY event_time) AS n "
+    b"SELECT `user` FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY `user` ORDER BY event_time) AS n "
     b"FROM events) WHERE n = 1; SELECT COUNT(*) OVER (ORDER BY event_time ROWS BETWEEN 9 PRECEDING "
     b"AND CURRENT ROW) AS c FROM events",
     b"SELECT CASE WHEN a IN ('x', 'y') THEN CAST(b AS DECIMAL(9, 2)) ELSE NULL END AS c FROM events "
@@ -430,7 +436,7 @@ TARGETS: dict[str, Target] = {
     "frame": Target(frame, _frames()),
     "segment": Target(segment, (_SEGMENT, _CHECKPOINT)),
     "alert": Target(_refuses(envelope.decode), (_ALERT, msgpack.packb({"alert_id": "c", "seq": 1, "raw_ref": {}}))),
-    "alerts": Target(_refuses(alerts), (envelope.pack_batch(LOG, [_ALERT] * 3),)),
+    "alerts": Target(_refuses(alerts), (_BATCH, _PRESSED)),
     "seq": Target(envelope.seq_of, (_ALERT, msgpack.packb({"new": [[{}]], "seq": 1}))),
     "receipt": Target(_refuses(receipts.unpack_receipt), (receipts.pack_receipt(LOG, [(1, 3), (7, 7)]),)),
     "status": Target(status, (b'{"agent_id": "a1", "fleet": "f1", "seq_high": 7}', b"vedette/v1/f1/a1/status")),

@@ -54,11 +54,10 @@ def naive(stream: bytes, max_event: int) -> tuple[Events, bool]:
         events.append((event[:max_event], len(event) > max_event))
 
     counted, nul = False, False
-    if stream[:1].isdigit() and not re.match(rb"[1-9]\d{0,7} ", stream):
-        if re.match(rb"\d[^ \n<]{0,20} ?<\d{1,3}>", stream[:32]):
+    if stream[:1].isdigit():
+        counted = bool(re.match(rb"[1-9]\d{0,7} <\d{1,3}>", stream))
+        if not counted and re.match(rb"\d[^ \n<]{0,20} ?<\d{1,3}>", stream[:32]):
             return events, True
-    elif stream[:1].isdigit():
-        counted = True
     if not counted:
         first = re.search(rb"[\n\0]", stream[:max_event])
         nul = bool(first and first[0] == b"\0" and stream[first.end() : first.end() + 1] in (b"<", b""))
@@ -158,7 +157,9 @@ def test_cuts_do_not_matter(stream: bytes, cuts: list[int], max_event: int) -> N
         (b"hello\n404 <html> not found\n<1>a\n", [b"hello", b"404 <html> not found", b"<1>a"]),
         (b"hello\n12 <\n12 <1\n12 <1234>\n12", [b"hello", b"12 <", b"12 <1", b"12 <1234>", b"12"]),
         (b"203.0.113.9 - - [x]\n2024-11-20 ok\n", [b"203.0.113.9 - - [x]", b"2024-11-20 ok"]),
-        (b"1 \n1 a", [b"\n", b"a"]),
+        (b"54 <1 minute\n54 <1 minute\n", [b"54 <1 minute", b"54 <1 minute"]),
+        (b"2026 Nov 28 03:29:33 sw1 x\n", [b"2026 Nov 28 03:29:33 sw1 x"]),
+        (b"\xef\xbb\xbf5 <1>ab6 <2>c\nd", [b"<1>ab", b"<2>c\nd"]),
         (b"1700000000 squid\n", [b"1700000000 squid"]),
         (b"\xff\xfe\x00 bad utf-8\n", [b"\xff\xfe\x00 bad utf-8"]),
     ],
@@ -290,10 +291,10 @@ def test_lines_consumed() -> None:
 def test_merge() -> None:
     """Runs of several origins become one run whose events still know theirs."""
     framer = StreamFramer()
-    framer.feed(b"2 ab3 c\nd")
+    framer.feed(b"5 <1>ab6 <1>c\nd")
     (counted,) = framer.take()
     run, origins, origin_of = merge([(Run(b"a\n\nb\n", None, ()), "x"), (counted, "y"), (Run(b"z\n", None, ()), "x")])
     chunk = Chunk("t", "text", 0, run.data, run.ends, origins, origin_of)
-    assert [run.data[s:e] for s, e in chunk.spans()] == [b"a", b"\n", b"b", b"ab", b"c\nd", b"z"]
+    assert [run.data[s:e] for s, e in chunk.spans()] == [b"a", b"\n", b"b", b"<1>ab", b"<1>c\nd", b"z"]
     assert [origins[i] for i in origin_of] == ["x", "x", "x", "y", "y", "x"]
     assert chunk.origin(3) == "y"

@@ -24,15 +24,16 @@ from structlog.testing import capture_logs
 
 pytest.importorskip("httptools", reason="an environment from before: make environment")
 from tests.certificates import Authority
-from tests.inputs.intake import LOCAL, Bin, agent, rsyslogd
+from tests.inputs.intake import LOCAL, Bin, agent, poured, rsyslogd
 from tests.inputs.test_acknowledge import Disk
 from tests.looptime import forward
 from tests.senders import COLLECTOR, PROMTAIL, PUSHES, Push, configured, needs_collector, needs_promtail
 from tests.waits import DEADLINE, eventually
 from vedette.inputs import http_listen
 from vedette.inputs.condition import WORKS, State
-from vedette.inputs.connections import LOOKS
-from vedette.inputs.http_listen import KEPT_SECONDS, HttpListener
+from vedette.inputs.connections import LOOKS, TURN_STEPS
+from vedette.inputs.http_listen import KEPT_SECONDS, READ_BYTES, HttpListener
+from vedette.inputs.http_reader import REQUEST_STEPS
 from vedette.inputs.settings import HttpInput, TlsListener
 from vedette.model.counters import Counters, Log
 from vedette.model.event import MAX_EVENT
@@ -309,7 +310,7 @@ async def test_status_says_who_is_kept_out(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(http_listen, "HELD_BYTES", 5000)
     disk, counters = Disk(), Counters()
     async with http_input(disk, counters) as (listener, port):
-        asked = asyncio.create_task(send(port, "/events", b"x" * 4990))
+        asked = asyncio.create_task(send(port, "/events", b"x" * 3900))
         await eventually("a body that is not on disk", lambda: disk.looks)
         assert (await send(port, "/events", b"y" * 20)).status == 429
         assert listener.condition == WORKS
@@ -548,3 +549,15 @@ async def test_other_senders(tmp_path: Path, push: Push) -> None:
     found = [re.search(rb"line (\d+)", event) for event in bin.events]
     assert sorted(int(one[1]) for one in found if one) == list(range(2_000))
     assert not counters.dropped
+
+
+@pytest.mark.parametrize(
+    "tiny", [b"GET / HTTP/1.1\r\nHost:\r\n\r\n", b"POST / HTTP/1.1\r\nHost:\r\nContent-Length:0\r\n\r\n"]
+)
+async def test_tiny_requests_leave_others_their_turn(tiny: bytes) -> None:
+    """Of all connections together little is read in a turn of the event loop when requests are tiny, also of those that
+    are refused."""
+    bin, counters = Bin(), Counters()
+    async with http_input(bin, counters) as (listener, port):
+        turns = await poured(listener, port, b"", tiny * (READ_BYTES // len(tiny)), 16)
+    assert max(map(sum, turns)) <= TURN_STEPS // REQUEST_STEPS * len(tiny) + READ_BYTES

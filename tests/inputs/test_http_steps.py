@@ -57,6 +57,7 @@ RECORD = json.dumps(
     {"timeUnixNano": "1790000000000000000", "body": {"stringValue": "user u1 logged in"},
      "attributes": [{"key": "a", "value": {"stringValue": "b"}}, {"key": "c", "value": {"intValue": "1"}}]}
 ).encode()  # fmt: skip
+DEEP = b'{"a":' + b"[" * 50 + b"]" * 50 + b"}"
 MEMBERS = b"".join([gzip.compress(b"")] * 80_000)
 
 
@@ -90,6 +91,13 @@ HOSTILE: dict[str, tuple[str, str, Callable[[], bytes], str]] = {
     "array": (LINES, JSON, lambda: fill(b"{}", b"[", b"]"), ""),
     "array of arrays": (LINES, JSON, lambda: fill(b"[]", b"[", b"]"), ""),
     "array, one object": (LINES, JSON, lambda: fill(b"[]", b'[{"a":[', b"]}]"), ""),
+    "array, deep": (LINES, JSON, lambda: b"[" + b",".join([DEEP] * 8000) + b"]", ""),
+    "array, one deep object": (LINES, JSON, lambda: b'[{"a":[' + b",".join([DEEP] * 4000) + b"]}]", ""),
+    "containers, deep": (LINES, JSON, lambda: b'{"Records":[%b]}' % b",".join([DEEP] * 8000), ""),
+    "lines of containers": (
+        LINES, "application/x-ndjson",
+        lambda: b"\n".join([b'{"Records":[%b]}' % b",".join([DEEP] * 500)] * 16), "",
+    ),
     "Loki": (LOKI_PATH, JSON, lambda: fill(b'["1","a"]', b'{"streams":[{"stream":{},"values":[', b"]}]}"), ""),
     "Loki, streams": (LOKI_PATH, JSON, lambda: fill(b"{}", b'{"streams":[', b"]}"), ""),
     "OTLP": (OTLP, JSON, lambda: otlp(fill(RECORD)[: -200 - len(RECORD)].rpartition(b',{"timeUnixNano"')[0]), ""),

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+from array import array
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.inputs.intake import LOCAL, Bin, account, agent, listening, looked, p
 from tests.waits import eventually
 from vedette.inputs import listen
 from vedette.inputs.connections import TURN_STEPS
+from vedette.inputs.framing import Run, merge
 from vedette.inputs.listen import SyslogListener
 from vedette.inputs.settings import SyslogInput
 from vedette.model.counters import Counters, Dropped, Log
@@ -365,3 +367,44 @@ def test_a_sandbox_without_recvmmsg() -> None:
         pytest.skip("no seccomp here")
     assert (done.stderr, done.stdout.splitlines()[-1]) == ("", "True 200")
     assert "a sandbox refuses recvmmsg(2)" in done.stdout
+
+
+async def ready(count: int, data: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[SyslogListener, Bin, list[int]]:
+    """A listener of which so many connections have brought ``data``, and events that it merges, a turn each."""
+    bin = Bin()
+    listener = SyslogListener(SyslogInput("in"), agent(bin, Counters()))
+    merged: list[int] = []
+
+    def counted(runs: list[tuple[Run, str]]) -> tuple[Run, tuple[str, ...], array[int]]:
+        run, origins, origin_of = merge(runs)
+        merged.append(len(origin_of))
+        return run, origins, origin_of
+
+    monkeypatch.setattr(listen, "merge", counted)
+    for number in range(count):
+        stream = listener.make(False, listener.gate, f"192.0.2.{number}")
+        stream.framer.feed(data)
+        listener.wait_for_flush(stream)
+    return listener, bin, merged
+
+
+async def test_runs_of_many_events_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merging looks at each event: of tiny lines it would take long; they become chunks as they are."""
+    listener, bin, merged = await ready(100, b"\n" * 4000, monkeypatch)
+    listener.flush()
+    assert merged == []
+    assert list(map(len, bin.chunks)) == [4000] * 100
+
+
+async def test_many_connections_are_handed_over_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each turn of the event loop some; all at once where that is asked for."""
+    most = TURN_STEPS // listen.RUN_STEPS
+    listener, bin, merged = await ready(3 * most, b"a\nb\n", monkeypatch)
+    listener.flush(TURN_STEPS)
+    assert merged == [2 * most]
+    await eventually("the others", lambda: sum(merged) == 6 * most)
+    assert merged == [2 * most] * 3
+    assert bin.by_origin == {f"192.0.2.{number}": [b"a", b"b"] for number in range(3 * most)}
+    listener, bin, merged = await ready(3 * most, b"a\nb\n", monkeypatch)
+    listener.flush()
+    assert sum(merged) == 6 * most

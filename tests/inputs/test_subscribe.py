@@ -361,7 +361,10 @@ async def test_a_message_of_tiny_events() -> None:
     made = subscription(Log(Counters()))
     tracemalloc.start()
     try:
-        receive(made, [Message("plant/x", payload, 1, False, False, 1, 1)])
+        work = made.received(Message("plant/x", payload, 1, False, False, 1, 1))
+        assert work is not None
+        await work
+        made.flush()
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -36,6 +36,8 @@ def test_tokens(tmp_path: Path) -> None:
     assert not tokens.fit("Bearer secret-1")
     write_as_before(path, b"revoked\n")
     assert not tokens.fit("Bearer another")
+    path.write_text("# none\n")
+    assert tokens.fit("Bearer revoked")
     path.unlink()
     assert tokens.fit("Bearer revoked")
 

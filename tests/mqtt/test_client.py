@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import getpass
 import socket
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
 from tests.certificates import Authority
+from tests.looptime import forward
 from tests.mqtt.kit import QUICK, connected
 from tests.waits import DEADLINE, eventually
 from vedette.mqtt import client, connection
@@ -271,6 +274,79 @@ async def test_an_exception_of_on_message_ends_run(broker: Broker) -> None:
     await made.publish("t", b"x", qos=0)
     with pytest.raises(OSError, match="No space left"):
         await task
+
+
+async def test_what_takes_long_keeps_its_connection_from_being_read(broker: Broker) -> None:
+    """Until what ``on_message`` returns has ended, no further message comes; what it raises ends ``run``, and with the
+    connection it is cancelled."""
+    came: list[bytes] = []
+    begun: list[bytes] = []
+    ended: list[bytes] = []
+    going = asyncio.Event()
+
+    async def long(message: Message) -> None:
+        begun.append(message.payload)
+        try:
+            await going.wait()
+            if message.payload == b"broken":
+                raise OSError(28, "No space left on device")
+        finally:
+            ended.append(message.payload)
+
+    def take(message: Message) -> Coroutine[Any, Any, None] | None:
+        came.append(message.payload)
+        return long(message) if message.payload != b"short" else None
+
+    made = MqttClient(MqttSettings(url=broker.url), "r", subscriptions=["t"], on_message=take, backoff=QUICK)
+    task = asyncio.create_task(made.run())
+    await made.connected.wait()
+    async with connected(broker.url, "w") as writer:
+        for payload in (b"long", b"short", b"long again"):
+            await writer.publish("t", payload)
+        await eventually("all three at the broker's door", lambda: sent(broker) == 3)
+        assert (came, ended) == ([b"long"], [])
+        going.set()
+        await eventually("all three", lambda: ended == [b"long", b"long again"])
+        assert came == [b"long", b"short", b"long again"]
+        going.clear()
+        await writer.publish("t", b"cancelled")
+        await eventually("a message", lambda: begun[-1] == b"cancelled")
+        made.reconnect()
+        await eventually("its end", lambda: ended[-1] == b"cancelled")
+        await made.connected.wait()
+        going.set()
+        await writer.publish("t", b"broken")
+    with pytest.raises(OSError, match="No space left"):
+        await task
+
+
+async def test_a_session_that_begins_with_what_takes_long(broker: Broker) -> None:
+    """What a session still has comes before the broker's answer to the subscription, which may then wait."""
+    options: dict[str, Any] = {"subscriptions": ["t"], "session": Session(expiry=60), "backoff": QUICK}
+    going = asyncio.Event()
+    begun: list[bytes] = []
+
+    async def long() -> None:
+        await going.wait()
+
+    def take(message: Message) -> Coroutine[Any, Any, None]:
+        begun.append(message.payload)
+        return long()
+
+    async with connected(broker.url, "r", **options):
+        pass
+    async with connected(broker.url, "w") as writer:
+        await writer.publish("t", b"long")
+    made = MqttClient(MqttSettings(url=broker.url), "r", on_message=take, **options)
+    async with made.running():
+        await eventually("the message", lambda: begun)
+        for _ in range(3):
+            forward(asyncio.get_running_loop(), connection.CONNECT_SECONDS)
+            for _ in range(10):
+                await asyncio.sleep(0)
+        going.set()
+        await made.connected.wait()
+        assert (made.attempts, begun) == (1, [b"long"])
 
 
 async def test_a_large_message_and_many_small_ones(broker: Broker) -> None:

@@ -100,7 +100,7 @@ def test_names_of_fields() -> None:
     assert of(Op.EXACT, "", field="outer.CustomName") == {b"customname"}
     assert of(Op.EXACT, "mimikatz", field="CustomName") == {b"mimikatz"}  # a name is common
     assert of(Op.FIELD_EXACT, "OtherName", field="user") == {b"othername"}
-    assert of(Op.EXISTS, None, field="EventID") == {b"eventid", b"event_id", b"code"}
+    assert of(Op.EXISTS, None, field="EventID") == {b"eventid", b"event_id", b"code", b"logname"}
     for made in ("src_ip", "pam_service", "cs-uri-query", "process.name", "value"):
         assert of(Op.EXISTS, None, field=made) is None
 
@@ -266,6 +266,8 @@ def test_is_numeric(literal: bytes, numeric: bool) -> None:
         "\u212a".encode(),
         rb"\u017F",
         rb"\u212A",
+        rb"\u0026quot;",
+        rb"\u0026#101;",
     ],
 )
 def test_guards_see_what_literals_cannot(raw: bytes) -> None:
@@ -283,6 +285,7 @@ def test_guards_see_what_literals_cannot(raw: bytes) -> None:
         (rb"di\u017F\u212a", b"disk"),
         ("di\u017f\u212a".encode(), b"disk"),
         (rb"C:\temp", rb"C:\temp"),
+        (rb"\u0026quot;\u0026#x65;\u0026amp;", b"&quot;e&amp;"),
     ],
 )
 def test_unescaped(raw: bytes, shown: bytes) -> None:

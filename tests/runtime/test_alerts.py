@@ -289,7 +289,7 @@ def test_a_value_that_no_alert_can_show_costs_no_other_its_alert(begin: Callable
 
 FILTERS = """
 CREATE TABLE logins (message STRING, program STRING, pid INT, src_ip STRING,
-    at TIMESTAMP_LTZ(3) METADATA FROM 'event_time', sender STRING METADATA FROM 'host',
+    `at` TIMESTAMP_LTZ(3) METADATA FROM 'event_time', sender STRING METADATA FROM 'host',
     received TIMESTAMP_LTZ(3) METADATA FROM 'received_at', whole STRING METADATA FROM 'raw')
     WITH ('connector' = 'vedette');
 -- title: Plain
@@ -377,7 +377,7 @@ def test_rows_of_a_window_that_ended_have_their_events(
 def test_alerts_of_events_taken_together(begin: Callable[..., Life], tmp_path: Path, kernel: bool) -> None:
     """The native kernel makes rows of many events at once; each alert is about the event that completed its row."""
     sql = """
-    CREATE TABLE readings (device STRING, value DOUBLE, n BIGINT, ts TIMESTAMP_LTZ(3),
+    CREATE TABLE readings (device STRING, `value` DOUBLE, n BIGINT, ts TIMESTAMP_LTZ(3),
         WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) WITH ('connector' = 'vedette');
     INSERT INTO alerts SELECT device, n FROM readings WHERE `value` > 7;
     INSERT INTO alerts SELECT device, MAX(n) AS newest, SUM(`value`) AS total FROM TABLE(

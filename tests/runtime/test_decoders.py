@@ -83,6 +83,29 @@ def test_rules_on_its_fields(test: str) -> None:
         del codecs.plugged["own"]
 
 
+class Typed(Plugin):
+    fields: ClassVar[Any] = {"port": "verbatim", "load": "verbatim", "up": "verbatim"}
+
+    def read(self, message: str) -> Any:
+        port, load, up = message.split()
+        return {"port": int(port), "load": float(load), "up": up == "TRUE"}
+
+
+@pytest.mark.parametrize(
+    "test", ["port: 8022", "port: '8022'", "port: 8022.0", "port|gt: 8000", "load: 1.50", "load|lt: 2", "up: true"]
+)
+def test_values_that_are_no_texts(test: str, plugged: codecs.Codec) -> None:
+    """Numbers and bools that stand in the message match as a JSON event's do, with whatever evaluates."""
+    typed = entry("Typed")
+    codecs.plugged["own"] = codec_of("own", typed, health(typed, "format own"))
+    plan = Plan.from_bytes(build.from_text(RULE.format(test)).to_bytes()).fitted()
+    for how in ({"prefilter": False}, {"kernel": False}, {}):
+        assert matches(plan, "8022 1.5 TRUE", "<13>Feb  1 10:00:00 host app: 8022 1.5 TRUE", **how) == [1, 2]
+        assert not matches(plan, "802 2.5 FALSE", **how)
+    same = evaluate(Engine(plan, route=False), ['{"port": 8022, "load": 1.5, "up": true}'])
+    assert [match.line for match in same] == [1]
+
+
 def test_fields(plugged: codecs.Codec) -> None:
     """They are fields of the event beside those of its header."""
     event = record(b"<13>Feb  1 10:00:00 host app: GATE3 0A", plugged)
@@ -95,6 +118,15 @@ def test_fields(plugged: codecs.Codec) -> None:
         ({"gate": "G", "badge": 1}, {"gate": "G", "badge": 1}, None),
         ({"gate": "other"}, {}, "gate is 'other', which does not stand in the message"),
         ({"gate": 7}, {}, "gate is 7, which does not stand in the message"),
+        ({"gate": 3}, {"gate": 3}, None),
+        ({"gate": 0.5}, {"gate": 0.5}, None),
+        ({"gate": True}, {"gate": True}, None),
+        ({"gate": False}, {}, "gate is False, which does not stand in the message"),
+        ({"gate": None}, {"gate": None}, None),
+        ({"badge": 2**64}, {"badge": str(2**64)}, None),
+        ({"badge": float("inf")}, {"badge": "Infinity"}, None),
+        ({"badge": "\ud800G"}, {"badge": "\ufffdG"}, None),
+        ({"badge": 10**5000}, {}, "badge is a number of more digits than can be read"),
         ({"more": "G"}, {}, "'more' is not among its fields"),
         ({1: "G"}, {}, "1 is not among its fields"),
         ({"badge": ["x"]}, {}, "badge is ['x']: expects a text, a number, a bool or None"),
@@ -115,7 +147,7 @@ def test_what_it_gives(answer: Any, fields: dict[str, Any], why: str | None) -> 
     account = Health("acme:own", "decoders", "format own")
     guarded = Guarded(read, Plugin.fields, account, "acme:own")
     for _ in range(FAULTS + 1):
-        assert guarded("a G b") == fields
+        assert guarded("a G b 3 0.5 TRUE") == fields
     assert (account.faults, account.error, account.quarantined) == (FAULTS + 1 if why else 0, why, False)
 
 

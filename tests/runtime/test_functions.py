@@ -40,7 +40,7 @@ def slow(raw):
 SQL = """
 CREATE TEMPORARY FUNCTION {name} AS 'own.{name}' LANGUAGE PYTHON;
 -- title: Own
-INSERT INTO alerts SELECT raw, {name}(raw) AS last FROM events WHERE raw LIKE '%evil%' OR raw LIKE '%slow%';
+INSERT INTO alerts SELECT `raw`, {name}(`raw`) AS last FROM events WHERE `raw` LIKE '%evil%' OR `raw` LIKE '%slow%';
 """
 
 

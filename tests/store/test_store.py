@@ -70,6 +70,7 @@ def test_what_was_committed_is_loaded(tmp_path: Path) -> None:
         assert (store.account().next_seq, store.account().log_id) == (4, log_id)
         assert store.pending() == ([(1, b"one"), (2, b"two"), (3, b"three")], [])
         assert store.pending(1, 1) == ([(2, b"two")], [])
+        assert [[seq for seq, _ in store.pending(size=size)[0]] for size in (1, 8, 100)] == [[1], [1, 2], [1, 2, 3]]
 
 
 def test_values_by_name(tmp_path: Path) -> None:

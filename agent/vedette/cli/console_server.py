@@ -173,7 +173,7 @@ def user_grant(settings: Settings, name: str, role: str, fleet: str, site: str) 
     Example: vedette region console user grant ann operator --fleet plants
     """
     with _store(settings) as store:
-        held = store.accounts.get(name).grants
+        held = store.accounts.get(name).granted
         grants = [grant for grant in held if (grant.fleet, grant.site) != (fleet, site)]
         if role != "none":
             grants.append(_grant(role, fleet, site))

@@ -12,6 +12,7 @@ from vedette.bundle.manifest import rfc3339
 from vedette.cli import asking, fleet_hunt
 from vedette.cli.asking import Asking, as_json, asking_options, end, read_options, state, table
 from vedette.cli.console import safe
+from vedette.cli.options import FIRST, LAST
 from vedette.fleet.ask import ACTIONS, QUESTIONS
 from vedette.fleet.replies import MAX_RECORD
 from vedette.model.times import written_time
@@ -182,7 +183,7 @@ def _line(row: Mapping[str, Any]) -> None:
 
 def _time(said: str, option: str) -> int:
     time = written_time(said)
-    if time is None:
+    if time is None or not FIRST <= time <= LAST:
         raise ValueError(f"{option}: {said!r} is no time; such as 2026-11-22T20:00:00Z")
     return time
 

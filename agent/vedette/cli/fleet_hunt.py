@@ -13,12 +13,11 @@ from vedette.bundle.manifest import rfc3339
 from vedette.cli import asking
 from vedette.cli.asking import Asking, as_json, asking_options, end, read_options, state, table
 from vedette.cli.console import fail, safe
-from vedette.cli.options import rule_plan
+from vedette.cli.options import instant, rule_plan
 from vedette.engine.artifact import Artifact
 from vedette.fleet.hunt import MAX_FIRST, packed
 from vedette.fleet.replies import Part, records
 from vedette.fleet.requests import MAX_SKEW
-from vedette.model.times import seconds, written_time
 from vedette.region import requests
 from vedette.region.hunts import HostFindings, added
 from vedette.region.requests import Collection
@@ -69,12 +68,10 @@ def hunt(
 
 def _time(text: str, now: int, option: str) -> int:
     """A time, or how long before ``now``."""
-    if (moment := written_time(text)) is not None:
-        return moment
     try:
-        return max(0, now - round(seconds(text)) * SECOND)
+        return max(0, instant(text, now))
     except ValueError as error:
-        raise ValueError(f"{option}: {text!r} is neither a time such as 2026-11-22T20:00:00Z nor 30d") from error
+        raise ValueError(f"{option}: {text!r} {error}") from error
 
 
 def _plan(rules: tuple[Path, ...], pipelines: tuple[Path, ...], lookups: tuple[Path, ...]) -> bytes:

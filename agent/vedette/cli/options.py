@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vedette.cli.console import fail, safe
-from vedette.model.times import seconds, written_time
+from vedette.model.times import micros, seconds, written_time
 from vedette.mqtt.settings import MqttSettings
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from vedette.rules.ruleset import RuleSet
     from vedette.runtime.rulesets.compiled import Sources
     from vedette.udf.host import Host
+
+FIRST, LAST = (micros(end.replace(tzinfo=UTC)) for end in (datetime.min, datetime.max))
+"""The times that can be shown."""
 
 
 def rule_set(
@@ -191,9 +194,19 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
         return None
     from vedette.system.wallclock import utc_now  # with structlog, a third of what a command without it imports
 
-    with suppress(ValueError):
-        return utc_now() - round(seconds(value) * 1_000_000)
-    written = written_time(value)
-    if written is None:
-        raise click.BadParameter("expects RFC 3339, or a duration back from now such as 2h")
-    return written
+    try:
+        return instant(value, utc_now())
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def instant(text: str, now: int) -> int:
+    """A time as people write it, or that long before ``now``, in UTC microseconds. Raises ValueError."""
+    if (time := written_time(text)) is None:
+        try:
+            time = now - round(seconds(text) * 1_000_000)
+        except ValueError:
+            raise ValueError("expects RFC 3339, or a duration back from now such as 2h") from None
+    if not FIRST <= time <= LAST:
+        raise ValueError("lies beyond the years 1 to 9999")
+    return time

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from vedette.config.settings import Config
 from vedette.inputs.settings import FileInput, HttpInput, InputSettings, KafkaInput, MqttInput, SyslogInput
 from vedette.model.settings import split_address
+from vedette.mqtt.filters import covers
 from vedette.sinks.base import SinkSettings
 from vedette.system.within import resolved
 
@@ -50,7 +51,7 @@ def mistakes(config: Config) -> Iterator[str]:
         for i, item in enumerate(config.input):
             if isinstance(item, MqttInput):
                 for wanted in item.topics:
-                    if _covers(wanted, topic) and _same(_of_url(item.broker.url), broker):
+                    if covers(wanted, topic) and _same(_of_url(item.broker.url), broker):
                         yield (
                             f"input[{i}].topics: {wanted!r} takes in {topic}, where the uplink sends alerts: each would"
                             " be an event again, without end; name topics without it"
@@ -151,14 +152,3 @@ def _of_url(url: str) -> tuple[str, str]:
 def _names(wanted: str, topic: str) -> bool:
     """Whether a topic of a Kafka input, or its expression, is ``topic``."""
     return re.match(wanted, topic) is not None if wanted.startswith("^") else wanted == topic
-
-
-def _covers(wanted: str, topic: str) -> bool:
-    """Whether a filter of MQTT (4.7 of its specification) matches ``topic``; also one of a shared subscription."""
-    levels = wanted.split("/")
-    if levels[0] == "$share":
-        levels = levels[2:]
-    pattern = "/".join("[^/]+" if level == "+" else re.escape(level) for level in levels if level != "#")
-    if levels[-1:] == ["#"]:
-        pattern += "(/.*)?" if pattern else ".*"
-    return re.fullmatch(pattern, topic) is not None

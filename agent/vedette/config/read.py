@@ -26,7 +26,7 @@ from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
 from vedette.sinks.base import SinkSettings
 from vedette.system.foreign import read_toml
-from vedette.system.within import is_name
+from vedette.system.within import identity, is_name
 
 if TYPE_CHECKING:
     from vedette.system.plugins import Entry
@@ -347,6 +347,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "for_": (1.0, 366 * 86400.0),
     "stop_within": (1.0, 600.0),
     "undo_after": (1.0, 86400.0),
+    "resend_after": (1.0, 86400.0),
     "timeout": (0.1, 300.0),
     "keep": (0, 1000),
     "ttl": (1.0, 30 * 86400.0),
@@ -391,7 +392,7 @@ def _check(config: Config, mistakes: list[str], formats: frozenset[str]) -> None
     _check_rulesets(config, mistakes)
     _check_sinks(config, mistakes)
     seen: set[str] = set()
-    read: set[str] = set()
+    read: set[object] = set()
     for i, item in enumerate(config.input):
         _check_values(item, f"input[{i}]", mistakes)
         if item.name in seen:
@@ -401,10 +402,10 @@ def _check(config: Config, mistakes: list[str], formats: frozenset[str]) -> None
             choices = f"{', '.join(CODECS)}, or {DECLARED}NAME of a format that comes with the rules"
             mistakes.append(f"input[{i}].format: expects one of {choices}, not {item.format!r}")
         mistakes += [f"input[{i}]{mistake}" for mistake in item.mistakes()]
-        for path in item.exclusive:
-            if path in read:
-                mistakes.append(f"input[{i}].paths: {path!r} is read by another input already")
-            read.add(path)
+        files = {identity(path): path for path in item.exclusive}
+        for file in files.keys() & read:
+            mistakes.append(f"input[{i}].paths: {files[file]!r} is read by another input already")
+        read |= files.keys()
 
 
 def _no_keys(keys: tuple[str, ...]) -> Iterator[tuple[int, ValueError]]:

@@ -5,6 +5,9 @@ it, the oldest first, with positions of its own. A content that has a position a
 there: so what was compressed while the agent was down, or after it was read, comes once. Where several begin alike,
 none of them is left out.
 
+Where a glob leads to such parts, too, they are no files of their own as long as the file of their path is to be taken
+up, nor after that those that were there then.
+
 Each file and archive is read for a turn, then the others are; a look takes up NEW_FILES. What is older than a file of
 the same path, by rotation, holds back that file alone, until it is read to its end.
 
@@ -27,11 +30,25 @@ from vedette.inputs import globs
 from vedette.inputs.archives import Damaged
 from vedette.inputs.base import Surroundings
 from vedette.inputs.file_reader import FileReader
-from vedette.inputs.files import GONE, REPLACED, Key, Seen, altered, lies, listed, origins, predecessors
+from vedette.inputs.files import (
+    GONE,
+    PACKED,
+    REPLACED,
+    Key,
+    Look,
+    Seen,
+    altered,
+    is_part,
+    lies,
+    listed,
+    look,
+    origins,
+    predecessors,
+)
 from vedette.inputs.history import Earlier, earlier
 from vedette.inputs.settings import FileInput
 from vedette.model.counters import Log
-from vedette.model.event import CHUNK_BYTES
+from vedette.model.event import CHUNK_BYTES, FilePosition
 from vedette.system.descriptors import SPENT
 
 log = structlog.get_logger()
@@ -80,6 +97,8 @@ class Backlog:
         self._looks = 0
         self._began = 0.0
         """When this look did."""
+        self._passed: dict[Key, int] = {}
+        """Rotated parts that were there when the file of their path was taken up, and their modification times."""
         self._folders: dict[str, tuple[int, list[str]]] = {}
         """What one look has listed, and when the folder had changed."""
 
@@ -93,6 +112,32 @@ class Backlog:
         self._began = asyncio.get_running_loop().time()
         self._folders.clear()
         self.behind = set()
+
+    def seen(self) -> Look:
+        """The files of the paths, but for rotated parts of others of them: those are read before these, or were. One
+        that comes to a file that is followed is none of what was read before that, and stays. Blocks."""
+        files, problems = look(self._settings.paths)
+        followed = self._reader.files
+        self._passed = {entry.key: entry.changed for entry in files if self._passed.get(entry.key) == entry.changed}
+        rest = [entry for entry in files if entry.key not in self._passed]
+        parts = [(entry, of) for entry in rest if entry.key not in followed and (of := origins(entry.path))]
+        packed = [(path, of) for path, reason in problems.items() if reason == PACKED and (of := origins(path))]
+        waiting = set[Key]()
+        if parts or packed:
+            there = {lies(entry.path): entry for entry in rest}
+            for path, of in packed:
+                if of & (there.keys() | self.seen_paths):
+                    del problems[path]
+            for entry, of in parts:
+                for whole in [there[path] for path in of & there.keys() if is_part(entry.path, path)]:
+                    file = followed.get(whole.key)
+                    if file is None and (self._settings.from_start or whole.path in self._reader.gone):
+                        waiting.add(entry.key)
+                    elif file is not None and not file.settled and entry.changed <= whole.changed:
+                        self._passed[entry.key] = entry.changed
+        for file in followed.values():
+            file.settled = True
+        return Look([entry for entry in files if entry.key not in waiting | self._passed.keys()], problems)
 
     def is_new(self, path: str) -> bool:
         """Whether what rotation has made of ``path`` is to be read before it, since no file was seen there."""
@@ -181,7 +226,7 @@ class Backlog:
             if entry.key in reader.files:
                 continue
             self.seen_paths.add(path)
-            if await reader.follow(entry):
+            if await reader.follow(entry, reached=await self._reached(entry)):
                 followed[entry.party] += 1
                 more |= await reader.read(reader.files[entry.key], entry)
             elif fresh and reader.problems.get(path) in MOVED:
@@ -229,7 +274,7 @@ class Backlog:
                     yield False
         rest = reader.gone.get(path)
         if rest and not any(rest.committed() in content.reached for content in await self._listed_earlier(path, inode)):
-            reader.end(rest)
+            await reader.end(rest)
         passed: set[Key] = set()
         reached = False
         while former := [
@@ -279,13 +324,15 @@ class Backlog:
             reader.problems[os.path.dirname(path)] = error.strerror or str(error)
             return []
         former = await self.positions(path, files)
-        if path not in reader.gone:
+        reached = [i for i, content in enumerate(former) if content.reached]
+        left = [i for i in reached if former[i].seen.key not in reader.files]
+        if path not in reader.gone and not left:
             return former
-        if not any(content.reached for content in former):
+        if not reached:
             return former if self._settings.from_start and not self._is_truncated(path, inode) else []
-        last = max(i for i, content in enumerate(former) if content.reached)
-        changed = max(content.seen.changed for content in former if content.reached)
-        return [content for i, content in enumerate(former) if i >= last or content.seen.changed > changed]
+        changed = max(former[i].seen.changed for i in left or reached)
+        newest = (left or reached)[-1]
+        return [content for i, content in enumerate(former) if i >= newest or content.seen.changed > changed]
 
     def _is_truncated(self, path: str, inode: int) -> bool:
         """Whether another content is at ``path`` in the same file, or in one that was given its inode."""
@@ -304,6 +351,13 @@ class Backlog:
             of.append(rest)
         saved += [file.committed() for file in of]
         return await reader.in_thread(earlier, path, files, saved, self._agent.private)
+
+    async def _reached(self, seen: Seen) -> list[FilePosition]:
+        """Positions in a file that may be a copy of another's content."""
+        of = [path for path in origins(seen.path) if path in self.seen_paths]
+        return [
+            position for path in of for content in await self.positions(path, [seen]) for position in content.reached
+        ]
 
     async def _read_archive(self, content: Earlier, path: str, party: int | str) -> AsyncGenerator[bool]:
         """Hand over what a compressed file holds; yields False after each turn. Raises OSError for want of a
@@ -344,8 +398,8 @@ class Backlog:
                 left -= skipped
                 file.skip(data[:skipped])
                 file.feed(data[skipped:], asyncio.get_running_loop().time())
-                reader.give(file, file.take())
-        reader.end(file)
+                await reader.hand_over(file)
+        await reader.end(file)
         reader.save(file.committed())
 
     @contextlib.contextmanager

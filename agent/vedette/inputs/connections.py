@@ -38,7 +38,9 @@ log = structlog.get_logger()
 
 TURN_STEPS = 50_000
 """Steps of Python over messages in a turn of the event loop, where all connections are ready: 0.05 to 0.2 s of CPU."""
-LEAST_BYTES = 1 << 10
+BYTE_STEPS = 1 / 64
+"""Steps that a byte counts, whatever it is part of."""
+LEAST_BYTES = 256
 """Read of a connection at once however many steps that takes."""
 DENSE = 0.98
 """Of how dense messages were, after another read."""
@@ -141,7 +143,7 @@ class Listener(ABC, Generic[C]):
         self.gate = Gate(settings.name, settings.max_connections, settings.max_connections_per_peer, agent.counters)
         self._acceptors: list[Acceptor] = []
         self._connections: dict[C, None] = {}
-        self._dense = 0.0
+        self._dense = BYTE_STEPS
         """Steps a byte."""
         self.buffered = 0
         """Bytes that are kept of all connections, and answers that they do not read."""
@@ -162,12 +164,12 @@ class Listener(ABC, Generic[C]):
     @property
     def share(self) -> int:
         """Bytes to read of a connection at once."""
-        most = TURN_STEPS / self._dense / max(1, len(self._connections)) if self._dense else CHUNK_BYTES
+        most = TURN_STEPS / self._dense / max(1, len(self._connections))
         return max(LEAST_BYTES, min(CHUNK_BYTES, int(most)))
 
     def took(self, steps: int, size: int) -> None:
         """A read of ``size`` bytes took so many steps: what is as dense is read in small pieces from now on."""
-        self._dense = max(steps / size, DENSE * self._dense)
+        self._dense = max(steps / size + BYTE_STEPS, DENSE * self._dense)
 
     # --- what an owner says
 

@@ -81,7 +81,7 @@ class Container:
         name = fields.get("kubernetes.container.name") or fields.get("container.name", "")
         self._name = (_UNSAFE.sub("_", name)[:128] or "-").encode("utf-8", "replace")
         row = PROGRAMS.get(program_name(name))
-        self._is_server = row is not None and row.reader is not None
+        self._is_server = row is not None and row.reader is access.read
         """Access logs are read by the container's name."""
         elements: dict[str, list[str]] = {}
         for field, value in fields.items():

@@ -20,6 +20,7 @@ from typing import TypeVar
 import structlog
 
 from vedette.decode.bounded import Guard
+from vedette.decode.codecs import Kind, builtin
 from vedette.inputs import containers
 from vedette.inputs.base import Surroundings
 from vedette.inputs.files import SPAN, Key, Seen, fits, open_same, read_on, resume
@@ -27,9 +28,11 @@ from vedette.inputs.framing import Run
 from vedette.inputs.multiline import Events
 from vedette.inputs.settings import FileInput
 from vedette.inputs.tailed import Tailed
+from vedette.inputs.wide import wide
 from vedette.model.counters import Log
 from vedette.model.event import CHUNK_BYTES, Chunk, FilePosition
 from vedette.system.descriptors import SPENT
+from vedette.system.turns import in_steps
 
 log = structlog.get_logger()
 
@@ -138,7 +141,7 @@ class FileReader:
                 position = saved[seen.path]
                 log.warning(Log.FILE_TRUNCATED, input=self._name, path=seen.path, position=position.position)
             elif at_end:
-                file.base = seen.size
+                file.base = seen.size & ~1 if wide(await self.in_thread(os.pread, descriptor, 64, 0)) else seen.size
             file.head = await self.in_thread(os.pread, descriptor, min(SPAN, file.base), 0)
         except OSError as error:
             self.problems[seen.path] = error.strerror or str(error)
@@ -158,7 +161,8 @@ class FileReader:
 
     async def tailed(self, seen: Seen, path: str) -> Tailed:
         """The file, not opened; its lines are those of ``path``, where it is or was."""
-        return Tailed(seen.path, seen.key, seen.party, await self.in_thread(self._events, path))
+        events = await self.in_thread(self._events, path)
+        return Tailed(seen.path, seen.key, seen.party, events, Kind.JSON in builtin(self._settings.format).kinds)
 
     def _events(self, path: str) -> Events | None:
         """Return what makes events of the lines of a file that is, or was, at ``path``."""
@@ -221,7 +225,7 @@ class FileReader:
                 return False
             file.waits = False
             if data is None:
-                self._leave(file)
+                await self._leave(file)
                 return False
             if not data:
                 file.changed = seen.changed if seen else -1
@@ -230,7 +234,7 @@ class FileReader:
             left -= len(data)
             before = file.unfinished
             file.feed(data, asyncio.get_running_loop().time())
-            self.give(file, file.take())
+            await self.hand_over(file)
             self._unfinished[file.party] += file.unfinished - before
             if self._unfinished[file.party] > MAX_UNFINISHED:
                 self._make_room(file.party)
@@ -249,20 +253,24 @@ class FileReader:
             fullest.cut()
             self.give(fullest, fullest.take())
 
-    def _leave(self, file: Tailed) -> None:
+    async def _leave(self, file: Tailed) -> None:
         """Follow no more a file whose content is another by now; that is taken up like a new file's."""
         log.warning(Log.FILE_TRUNCATED, input=self._name, path=file.path, position=file.position)
         self.close_file(file)
         del self.files[file.key]
         if file.rotated_from:
-            self.end(file)
+            await self.end(file)
         else:
             self.gone[file.path] = file
 
-    def end(self, file: Tailed) -> None:
+    async def end(self, file: Tailed) -> None:
         """Hand over what is unfinished: nothing more comes."""
         file.end()
-        self.give(file, file.take())
+        await self.hand_over(file)
+
+    async def hand_over(self, file: Tailed) -> None:
+        """What is whole, of which the records of containers may be many."""
+        self.give(file, await in_steps(file.taking()))
 
     def round_off(self, file: Tailed) -> None:
         """The next file of its path has begun, and with it the next event, unless a line is unfinished."""
@@ -280,6 +288,9 @@ class FileReader:
 
     def give(self, file: Tailed, run: Run | None) -> None:
         """Hand over events of a file, if there are any. Raises OSError when the raw log cannot be written."""
+        if file.wide is not None and not file.announced:
+            file.announced = True
+            log.info(Log.FILE_ENCODED, input=self._name, path=file.path, encoding=file.wide.encoding)
         if run is None:
             return
         if self._guard.quarantined and not self._slow:

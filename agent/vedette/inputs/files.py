@@ -38,7 +38,7 @@ GONE = _MISSING | _ENDLESS
 
 ABSENT = "no file matches yet"
 REPLACED = "another file has taken its place"
-PACKED = "it is compressed: leave it out of the glob"
+PACKED = "it is compressed, and no file is there of which it is a rotated part"
 IRREGULAR = "it is not a regular file"
 ALL_IRREGULAR = "what it matches are no regular files"
 PRIVATE = "it is the agent's own: its data folder, configuration, keys, passwords and alerts are not read as logs"
@@ -221,6 +221,14 @@ def is_rotated(path: str, origin: str) -> bool:
     return folder == origin_folder and re.fullmatch(names, name) is not None
 
 
+def is_part(path: str, origin: str) -> bool:
+    """Whether ``path``, compressed or not, surely is a rotated part of ``origin``: ``app-2.log`` may be a file beside
+    ``app.log``, but ``app-2.log.gz`` is none, and ``app-20261123.log`` neither."""
+    whole = plain(path)
+    sure = whole != path or path.startswith(origin) or len(_number(path, origin)) > 5
+    return sure and is_rotated(whole, origin)
+
+
 def belongs(path: str, patterns: Iterable[str]) -> bool:
     """Whether ``path`` is what one of ``patterns`` leads to, or what rotation makes of that, compressed or not."""
     folder, name = os.path.split(plain(path))
@@ -291,20 +299,16 @@ def predecessors(origin: str, names: Sequence[str]) -> list[Seen]:
     ``names``: those of its folder, ``listed``.
 
     The highest number is the oldest, unless each file is younger than those of lower numbers. A file that is there in
-    both forms is there once, as it was. ``app-2.log`` is no predecessor of ``app.log``, but
-    ``app-2.log.gz`` is, and ``app-20261123.log``.
+    both forms is there once, as it was.
     """
     paths = {path for path in _alike(origin, names) if is_rotated(plain(path), origin)}
     numbers: dict[str, str] = {}
     files: list[Seen] = []
     for path in sorted(paths):
-        number = _number(plain(path), origin)
         packed = path != plain(path)
-        if (packed and plain(path) in paths) or not (packed or path.startswith(origin) or len(number) > 5):
-            continue
-        if (file := _regular(path)) is not None:
+        if not (packed and plain(path) in paths) and is_part(path, origin) and (file := _regular(path)) is not None:
             files.append(file)
-            numbers[path] = number
+            numbers[path] = _number(plain(path), origin)
     if all(len(number) < 6 and number.isdigit() for number in numbers.values()):
         files.sort(key=lambda file: -int(numbers[file.path]))
         rising = len(files) > 1 and all(first.changed > second.changed for first, second in pairwise(files))

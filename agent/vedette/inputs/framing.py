@@ -10,7 +10,8 @@ cut so before that: ``cut``.
 
 ``StreamFramer`` recognises the framing of a TCP connection:
 
-* octet counting (RFC 6587 §3.4.1) when a message begins with ``1`` to ``99999999`` and a space. From then on each
+* octet counting (RFC 6587 §3.4.1) when a message begins with ``1`` to ``99999999``, a space and a priority, as each
+  SYSLOG-MSG does; a byte order mark before the first is passed over. From then on each
   message is looked at by itself: a count, or ``<`` for a message that ends at its newline. Newlines, carriage returns
   and NULs between messages are trailers that some senders add, and are skipped; so is one newline that ends a counted
   message. An empty one is a newline.
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import NamedTuple, NoReturn
@@ -61,10 +63,10 @@ class Run(NamedTuple):
 class Lines:
     """Newline framing. ``feed`` pieces, ``take`` whole lines, ``end`` when nothing more comes."""
 
-    __slots__ = ("_cut", "_excess", "_marks", "_max", "_partial", "_pieces", "consumed", "size")
+    __slots__ = ("_cut", "_excess", "_marks", "_partial", "_pieces", "consumed", "most", "size")
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
-        self._max = max_event
+        self.most = max_event
         self._partial = bytearray()
         self._excess = 0
         self._cut = False
@@ -94,9 +96,9 @@ class Lines:
     def feed(self, data: bytes | bytearray, start: int = 0, end: int | None = None) -> None:
         """Take in ``data[start:end]``; the buffer may be reused afterwards."""
         stop = len(data) if end is None else end
-        while stop - start > self._max:  # within a piece of max_event only the first line can be too long
-            self._feed(data, start, start + self._max)
-            start += self._max
+        while stop - start > self.most:  # within a piece of max_event only the first line can be too long
+            self._feed(data, start, start + self.most)
+            start += self.most
         self._feed(data, start, stop)
 
     def _feed(self, data: bytes | bytearray, start: int, stop: int) -> None:
@@ -116,7 +118,7 @@ class Lines:
         self._grow(view, start, stop)
 
     def _grow(self, view: memoryview, start: int, stop: int) -> None:
-        length = 0 if self._cut else min(stop - start, self._max - len(self._partial))
+        length = 0 if self._cut else min(stop - start, self.most - len(self._partial))
         self._partial += view[start : start + length]
         self._excess += stop - start - length
 
@@ -136,6 +138,10 @@ class Lines:
         self._pieces.append(bytes(self._partial))
         self.size += len(self._partial)
         self._partial.clear()
+
+    def skip(self, size: int) -> None:
+        """Pass over bytes between two lines."""
+        self.consumed += size
 
     def cut(self) -> None:
         """Make what there is of an unfinished line an event, flagged CUT; discard the rest as it arrives."""
@@ -257,6 +263,8 @@ class StreamFramer:
 
     def _undecided(self, data: bytes | bytearray, start: int, end: int) -> None:
         self._held += memoryview(data)[start:end]
+        if self._held.startswith(BOM_UTF8):
+            del self._held[:3]
         self._decide(final=False)
 
     def _decide(self, *, final: bool) -> None:
@@ -270,8 +278,10 @@ class StreamFramer:
         """Tell the framing by the stream's first bytes; None when more are needed."""
         pending = self._held
         if pending and pending[0] in _DIGITS:
-            if _COUNT.match(pending):
+            if _COUNT_PRI.match(pending):
                 return self._octets
+            if _COUNT_PRI_BEGUN.fullmatch(pending) and not final:
+                return None
             head = bytes(pending[:_HEAD])
             if len(head) < _HEAD and b"\n" not in head and not final:
                 return None

@@ -25,10 +25,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Generator
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import structlog
 
@@ -50,6 +49,7 @@ from vedette.inputs.tokens import Tokens
 from vedette.model.counters import Log
 from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk
 from vedette.system.trouble import Firsts
+from vedette.system.turns import in_steps
 
 log = structlog.get_logger()
 
@@ -59,8 +59,6 @@ READ_BYTES = 16 << 10
 """Read of a connection at once: small requests take many times their bytes, and all of a read wait together."""
 KEPT_SECONDS = 5.0
 """For which HELD_BYTES are exceeded without being said in status."""
-STEP_SECONDS = 0.0005
-"""Seconds of one request's reading before the event loop gets its turn. One step of a reader may take 4 ms."""
 EVENT_COST = 8
 """Bytes that an event counts besides its own."""
 RETRY_SECONDS = 5
@@ -71,29 +69,11 @@ _CHUNK_EVENTS = 4096
 PROTOCOLS = (OTLP, HEC, BULK, LOKI, LINES)
 """The protocols that are taken; a new one is a file in ``push/`` and a name here.
 ``tests/inputs/push/test_protocols.py`` walks them: each needs tests, a line in docs/guide.md, its own words for no."""
-Y = TypeVar("Y")
-R = TypeVar("R")
 
 
 def protocol_of(method: str, path: str) -> Protocol | None:
     """Return the protocol whose own a request is; None: there is none."""
     return next((protocol for protocol in PROTOCOLS if protocol.paths.fullmatch(f"{method} {path}")), None)
-
-
-async def in_steps(steps: Generator[Y, None, R], keep: Callable[[Y], None] | None = None) -> R:
-    """Run ``steps`` to its result; ``keep`` takes what it yields. In between the event loop gets its turn."""
-    began = time.monotonic()
-    try:
-        while True:
-            some = next(steps)
-            if keep is not None:
-                keep(some)
-            if time.monotonic() - began > STEP_SECONDS:
-                await asyncio.sleep(0)
-                began = time.monotonic()
-    except StopIteration as done:
-        result: R = done.value
-        return result
 
 
 class HttpConnection(Connection):
@@ -117,7 +97,7 @@ class HttpConnection(Connection):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Of a body more is read at once."""
-        return self.listener.view[: max(READ_BYTES, self.reader.awaited)]
+        return self.listener.view[: max(min(READ_BYTES, self.listener.share), self.reader.awaited)]
 
 
 class _Reply(NamedTuple):
@@ -180,7 +160,9 @@ class HttpListener(Listener[HttpConnection]):
 
     def received(self, connection: HttpConnection, size: int) -> None:
         reader = connection.reader
+        before = reader.steps
         reader.feed(self.view[:size])
+        self.took(reader.steps - before, size)
         self.count(connection)
         if self.buffered > HELD_BYTES:
             largest = self._largest()

@@ -25,6 +25,10 @@ HEADER_BYTES = 32 << 10
 """Bytes of a request's line and headers."""
 MAX_HEADERS = 100
 PART_BYTES = 1 << 20
+REQUEST_BYTES = 1 << 10
+"""What a request counts besides its body: about what it takes until it is answered."""
+REQUEST_STEPS = 20
+"""What a request takes, in headers or parts of a body."""
 _HOST = re.compile(r"(?:\[[0-9A-Fa-fv:.]+\]|[A-Za-z0-9._~%!$&'()*+,;=-]*)(?::[0-9]*)?")
 """``uri-host [":" port]`` of RFC 9110, 7.2; it may be empty."""
 
@@ -74,6 +78,8 @@ class HttpReader:
         self._admit = admit
         self._parser = httptools.HttpRequestParser(self)
         self.requests: deque[Received] = deque()
+        self.steps = 0
+        """How often Python has looked at a header or at a part of a body."""
         self.within = False
         """A request has begun and not ended."""
         self.continues = False
@@ -95,8 +101,8 @@ class HttpReader:
 
     @property
     def buffered(self) -> int:
-        """Bytes of bodies: of one that is unfinished, and of those in ``requests``."""
-        return self._body.size + sum(received.body.size for received in self.requests)
+        """Bytes of what is unfinished, and of ``requests``."""
+        return self._body.size + sum(received.body.size + REQUEST_BYTES for received in self.requests)
 
     def end(self) -> None:
         """Nothing more is read, and nothing kept."""
@@ -149,6 +155,7 @@ class HttpReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._request is not None:  # a trailer
             return
+        self.steps += 1
         self._count += len(name) + len(value)
         self._hosts += name.lower() == b"host"
         if self._count <= HEADER_BYTES and len(self._headers) < MAX_HEADERS:
@@ -176,6 +183,7 @@ class HttpReader:
 
     def on_body(self, body: bytes) -> None:
         self._size = 0
+        self.steps += 1
         self.awaited -= len(body)
         if self.refused is None:
             self._body.add(body)
@@ -184,6 +192,7 @@ class HttpReader:
 
     def on_message_complete(self) -> None:
         self.within = self.continues = False
+        self.steps += REQUEST_STEPS
         request = self._request
         assert request is not None
         keep = self._parser.should_keep_alive()

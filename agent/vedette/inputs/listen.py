@@ -18,6 +18,7 @@ messages; then the sockets close.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 from array import array
@@ -29,7 +30,7 @@ import structlog
 
 from vedette.inputs.accept import IDLE_SECONDS, Gate
 from vedette.inputs.base import Surroundings
-from vedette.inputs.connections import Connection, Listener
+from vedette.inputs.connections import BYTE_STEPS, TURN_STEPS, Connection, Listener
 from vedette.inputs.framing import CHUNK_EVENTS, Run, StreamFramer, merge
 from vedette.inputs.settings import ConnectedInput, SyslogInput
 from vedette.model.counters import Dropped, Log
@@ -44,7 +45,10 @@ log = structlog.get_logger()
 HAND_OVER = CHUNK_BYTES // 2
 """Bytes at which a connection's events become a chunk at once: another full read could exceed CHUNK_BYTES."""
 MERGE_BYTES = 4096
-"""Rests of connections below this are stored together."""
+MERGE_EVENTS = 64
+"""Rests of connections below both are stored together."""
+RUN_STEPS = 100
+"""Steps of Python that the rest of a connection takes besides its messages."""
 HELD_BYTES = 64 << 20
 """Kept of all TCP connections of an input: unfinished messages, and events of the last CHUNK_SECONDS."""
 DRAIN_BYTES = 8 << 20
@@ -177,24 +181,29 @@ class StreamListener(Listener[S]):
         self._waiting[connection] = None
         self.arm()
 
-    def arm(self) -> None:
-        """``flush`` within CHUNK_SECONDS."""
+    def arm(self, seconds: float = CHUNK_SECONDS) -> None:
+        """``flush`` within ``seconds``."""
         if self._flush_timer is None:
-            self._flush_timer = asyncio.get_running_loop().call_later(CHUNK_SECONDS, self.flush)
+            self._flush_timer = asyncio.get_running_loop().call_later(seconds, self.flush, TURN_STEPS)
 
-    def flush(self) -> None:
-        """Hand over whatever waits."""
+    def flush(self, steps: float = math.inf) -> None:
+        """Hand over what waits; what takes more ``steps`` of Python, in the next turn of the event loop."""
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
-        waiting, self._waiting = self._waiting, {}
         small: list[tuple[Run, S]] = []
         gathered = 0
-        for connection in waiting:
-            large = connection.framer.size >= MERGE_BYTES
+        for connection in list(self._waiting):
+            if steps <= 0:
+                self.arm(0)
+                break
+            del self._waiting[connection]
+            size = connection.framer.size
             runs = self.take(connection)
             self.count(connection)
-            if len(runs) == 1 and not runs[0].marks and not large:
+            events = sum(run.data.count(b"\n") if run.ends is None else len(run.ends) for run in runs)
+            steps -= RUN_STEPS + BYTE_STEPS * size + sum(len(run.ends or ()) for run in runs)
+            if len(runs) == 1 and not runs[0].marks and size < MERGE_BYTES and events <= MERGE_EVENTS:
                 small.append((runs[0], connection))
                 gathered += len(runs[0].data)
                 if gathered >= CHUNK_BYTES or len(small) == CHUNK_EVENTS:
@@ -336,8 +345,8 @@ class SyslogListener(StreamListener[Stream]):
             datagrams.read()
             self.arm()
 
-    def flush(self) -> None:
-        super().flush()
+    def flush(self, steps: float = math.inf) -> None:
+        super().flush(steps)
         for datagrams in self._datagrams:
             datagrams.flush()
 

@@ -64,7 +64,7 @@ class InputSettings:
 
     @property
     def exclusive(self) -> tuple[str, ...]:
-        """Paths that no other input may read."""
+        """Paths, or globs, of which no other input may read a file."""
         return ()
 
     def needed_files(self) -> tuple[Path | None, ...]:

@@ -21,29 +21,36 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from hashlib import md5
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import orjson
 import structlog
 
 from vedette.decode.codecs import Kind, builtin
 from vedette.inputs.acknowledge import Acknowledgements
 from vedette.inputs.base import Surroundings
-from vedette.inputs.batches import events_of, joined, split
+from vedette.inputs.batches import Steps, at_once, events_of, joined, splitting
 from vedette.inputs.condition import OPENING, WORKS, Condition, failing
 from vedette.inputs.framing import Run, run_of
+from vedette.inputs.push.base import SLICE, Refused
+from vedette.inputs.push.pieces import check
 from vedette.inputs.settings import MqttInput
 from vedette.model.counters import Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
+from vedette.mqtt.filters import Copies, overlapping
 from vedette.system.trouble import BACKOFF, Firsts
+from vedette.system.turns import in_steps
 
 log = structlog.get_logger()
 
+AT_ONCE = 16 << 10
+"""Bytes of a message that is taken in at once; while a larger one is, in steps, the connection is not read."""
+MOST_BAD = 1000
+"""Events of a message that are counted as no JSON: what is wrong in so many is hardly worth the time."""
 CHUNK_MESSAGES = 4096
 """In one chunk: bounds chunks of empty payloads, and the origin table's index."""
 LOGGED_TOPICS = 1000
@@ -60,10 +67,10 @@ class _Gathered(NamedTuple):
 
     message: Message
     run: Run
-
-    def digest(self) -> bytes:
-        """Return the MD5 of what is stored: the events without what lay between them."""
-        return md5(self.run.data, usedforsecurity=False).digest()
+    digest: bytes
+    """The MD5 of what is stored: the events without what lay between them."""
+    copy: bool = False
+    """It is stored already, or gathered: by another of the subscriptions."""
 
 
 class _Seen:
@@ -134,6 +141,7 @@ class MqttSubscription:
         self._codec = settings.codec
         self._batches = builtin(self._codec).kinds <= {Kind.MQTT, Kind.JSON}
         self._seen = _Seen()
+        self._copies = Copies()
         for message_id, topic, digest in recent:
             if message_id:
                 self._seen.add(message_id, topic, digest)
@@ -152,7 +160,10 @@ class MqttSubscription:
             on_session=self.session,
             backoff=backoff,
             session=Session(
-                expiry=settings.session_expiry, receive_maximum=settings.receive_maximum, retained_once=True
+                expiry=settings.session_expiry,
+                receive_maximum=settings.receive_maximum,
+                retained_once=True,
+                apart=overlapping(settings.topics),
             ),
         )
         self._acknowledgements = Acknowledgements(agent.intake, self.client.ack)  # bounded by receive_maximum
@@ -161,7 +172,7 @@ class MqttSubscription:
     def condition(self) -> Condition:
         if self.client.connected.is_set():
             refused = next((f"{topic}: {reason}" for topic, reason in self.client.refused.items()), "")
-            return failing(refused) if refused else WORKS
+            return failing(refused) if refused else WORKS._replace(reason=self.client.downgraded)
         return failing(f"{self.settings.broker.url}: {self.client.outage}") if self.client.outage else OPENING
 
     async def run(self) -> None:
@@ -184,31 +195,43 @@ class MqttSubscription:
         if not present:
             self._seen.forget()
 
-    def received(self, message: Message) -> None:
-        """A message of the connection."""
+    def received(self, message: Message) -> Coroutine[Any, Any, None] | None:
+        """A message of the connection; what a large one takes."""
         if self._stopping:
-            return  # not acknowledged: the broker keeps it
+            return None  # not acknowledged: the broker keeps it
         if message.qos and self._waiting.is_set():
-            return  # comes again after the one that was left with the broker
+            return None  # comes again after the one that was left with the broker
         name = self.settings.name
         if not self._agent.intake.accepting():
             if message.qos and self.settings.session_expiry:
                 self._waiting.set()
-                return
+                return None
             self._agent.counters.drop(name, Dropped.DISK_FULL)
             self._agent.counters.bytes_in[name] += len(message.payload)
             self.client.ack(message)
-            return
-        batch = split(message.payload) if self._batches else None
-        came = _Gathered(message, batch or run_of([message.payload or b"\n"]))
-        if message.dup and self._seen.has(message.message_id, message.topic, came.digest()):
+            return None
+        if len(message.payload) > AT_ONCE:
+            return in_steps(self._take(message))
+        at_once(self._take(message))
+        return None
+
+    def _take(self, message: Message) -> Steps[None]:
+        name = self.settings.name
+        batch = (yield from splitting(message.payload)) if self._batches else None
+        run = batch or run_of([message.payload or b"\n"])
+        came = _Gathered(message, run, md5(run.data, usedforsecurity=False).digest())
+        if message.dup and self._seen.has(message.message_id, message.topic, came.digest):
             self._agent.counters.drop(name, Dropped.DUPLICATE, len(came.run.ends or ()))
             self._agent.counters.bytes_in[name] += len(came.run.data)
             # Its first copy may not be on disk yet.
             self._acknowledgements.owe([message._replace(payload=b"")])
             return
-        if batch is None or message.payload[:1] == b"{":  # an array is valid JSON, or it is no batch
-            self._check_json(came.run, message.topic)
+        if self._copies.is_copy(message.topic, came.digest, message.properties):
+            self._agent.counters.drop(name, Dropped.DUPLICATE, len(came.run.ends or ()))
+            self._agent.counters.bytes_in[name] += len(came.run.data)
+            came = came._replace(copy=True)
+        elif batch is None or message.payload[:1] == b"{":  # an array is valid JSON, or it is no batch
+            yield from self._check_json(came.run, message.topic)
         if came.run.marks:
             reason = f"{len(message.payload)} bytes, of an event {MAX_EVENT} are kept"
             self._log(Log.EVENT_CUT, message.topic, reason, "cut")
@@ -220,17 +243,21 @@ class MqttSubscription:
         if self._bytes >= CHUNK_BYTES or len(self._gathered) >= CHUNK_MESSAGES:
             self.flush()
 
-    def _check_json(self, run: Run, topic: str) -> None:
-        """Count the events that should be JSON and are not, and those that are cut."""
-        for event in events_of(run):
+    def _check_json(self, run: Run, topic: str) -> Steps[None]:
+        """Count the events that should be JSON and are not, and those that are cut; ``MOST_BAD`` at most."""
+        bad = 0
+        for i, event in enumerate(events_of(run)):
             if self._codec == "json" or event[:1] in (b"{", b"["):
                 try:
-                    orjson.loads(event)
-                except ValueError as error:
-                    self._agent.counters.totals["decode_failed"] += 1
-                    reason = f"is not JSON: {error}"
-                    action = "kept and evaluated as text"
-                    self._log(Log.PAYLOAD_UNDECODABLE, topic, reason, action)
+                    yield from check(event)
+                except Refused as refused:
+                    self._log(Log.PAYLOAD_UNDECODABLE, topic, refused.reason, "kept and evaluated as text")
+                    bad += 1
+                    if bad == MOST_BAD:
+                        break
+            if i % SLICE == 0:
+                yield []
+        self._agent.counters.totals["decode_failed"] += bad
 
     def _log(self, event: Log, topic: str, reason: str, action: str) -> None:
         """The first of a topic."""
@@ -252,10 +279,12 @@ class MqttSubscription:
         gathered = self._gathered
         self._gathered = []
         self._bytes = 0
-        offset = self._agent.deliver(self._chunk(gathered))
+        chunk = self._chunk(gathered)
+        offset = None if chunk is None else self._agent.deliver(chunk)
         self._acknowledgements.owe([came.message._replace(payload=b"") for came in gathered], offset)
 
-    def _chunk(self, gathered: list[_Gathered]) -> Chunk:
+    def _chunk(self, gathered: list[_Gathered]) -> Chunk | None:
+        """None when all of them are copies."""
         runs: list[Run] = []
         marks: list[tuple[int, int]] = []
         size = 0
@@ -265,6 +294,10 @@ class MqttSubscription:
         for came in gathered:
             message = came.message
             run = came.run
+            if message.qos:
+                self._seen.add(message.message_id, message.topic, came.digest)
+            if came.copy:
+                continue
             runs.append(run._replace(marks=()))
             of_run: Iterable[tuple[int, int]] = run.marks
             if message.dup:
@@ -275,10 +308,9 @@ class MqttSubscription:
             origin = topics.setdefault(message.topic, len(topics))
             origin_of.extend(array("H", [origin]) * len(run.ends or ()))
             ids.extend(array("H", [message.message_id if message.qos else 0]) * len(run.ends or ()))
-            if message.qos:
-                self._seen.add(message.message_id, message.topic, came.digest())
         whole = joined(runs)
-        assert whole is not None
+        if whole is None:
+            return None
         return Chunk(
             self.settings.name,
             self._codec,

@@ -19,6 +19,7 @@ gone, and no tailer can know it.
 * **Unreadable** files are logged once and tried again at every poll, as are paths where nothing is yet. Only a file
   that is not there (or another in its place) has left its path: one that cannot be looked at has not, nor have those
   of a folder that cannot be read.
+* **Globs** that lead to rotated files: those are parts of the file that they were (``backlog.py``).
 * **Reading**, open files and descriptors: ``file_reader.py``. Rotated files from before, archives, new files, and whose
   turn it is: ``backlog.py``.
 * **Events of several lines** (``multiline.py``) and of containers (``containers.py``): the position is before the first
@@ -155,7 +156,7 @@ class FileTail(Stoppable):
     async def _take_up_saved(self) -> bool:
         """One look for saved files; False when one that it saw could not be opened, as it may have left its path."""
         reader, backlog = self._reader, self._backlog
-        files, _ = await reader.in_thread(look, self._settings.paths)
+        files, _ = await reader.in_thread(backlog.seen)
         seen = [entry for entry in files if entry.key not in reader.files]
         inodes = {entry.key[1] for entry in files}
         away = {inode: [*saved] for inode, saved in reader.saved.items() if inode not in inodes}
@@ -189,7 +190,7 @@ class FileTail(Stoppable):
     async def _turn(self) -> bool:
         """Look once, and read what is new. True when there is more to read at once."""
         reader, backlog = self._reader, self._backlog
-        files, reader.problems = await reader.in_thread(look, self._settings.paths)
+        files, reader.problems = await reader.in_thread(backlog.seen)
         backlog.look()
         seen = {entry.key: entry for entry in files}
         await self._find_rotated(seen)
@@ -209,7 +210,7 @@ class FileTail(Stoppable):
         more |= await backlog.take_up([entry for entry in files if entry.key not in reader.files], caught_up)
         more |= bool(backlog.earlier)
         reader.expire()
-        self._finish(seen)
+        await self._finish(seen)
         reader.report()
         self._looked = True
         return more
@@ -253,6 +254,9 @@ class FileTail(Stoppable):
             file.grown = asyncio.get_running_loop().time()
             log.info(Log.FILE_ROTATED, input=self._name, path=file.path, now=path if entry else None)
             file.path = path
+            file.lost = entry is None
+            if file.lost:  # packed, perhaps, and others after it
+                self._reader.gone.setdefault(file.rotated_from, None)
             file.left = entry.changed if entry else file.changed
         await self._follow_between(seen)
 
@@ -308,7 +312,7 @@ class FileTail(Stoppable):
                 if not content.done:
                     await self._reader.follow(content.seen, rotated_from=path, reached=content.reached)
 
-    def _finish(self, seen: Mapping[Key, Seen]) -> None:
+    async def _finish(self, seen: Mapping[Key, Seen]) -> None:
         """Rotated files that will not grow any more: their last line is an event, and those out of sight are done."""
         replaced = {entry.path for entry in seen.values()}
         for key, file in list(self._reader.files.items()):
@@ -325,7 +329,7 @@ class FileTail(Stoppable):
             # Taken up at start under the very path of its saved position, it had been rotated away before that.
             over = deleted or file.rotated_from in replaced or file.rotated_from == file.path
             if idle >= (self._linger if over else FORSAKEN_SECONDS):
-                self._reader.end(file)
+                await self._reader.end(file)
                 self._reader.close_file(file)
                 file.finished = True
                 if key not in seen:

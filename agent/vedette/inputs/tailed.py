@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from dataclasses import dataclass, field
 
+from vedette.inputs.batches import MAX_CONTAINER, Steps, at_once, opens, spread
 from vedette.inputs.files import SPAN, Key, fingerprint
 from vedette.inputs.framing import Lines, Run
 from vedette.inputs.multiline import Events
+from vedette.inputs.wide import Wide, wide
 from vedette.model.event import FilePosition
 
 
@@ -20,20 +23,30 @@ class Tailed:
     """As in ``Seen``."""
     events: Events | None = None
     """Makes events of its lines; None: each line is one."""
+    records: bool = False
+    """Its lines may be JSON: where the first begins as a container of records does, so may each."""
     base: int = 0
     """Where reading began."""
     head: bytes = b""
     """Its first bytes, as far as they were read and at most SPAN."""
     lines: Lines = field(default_factory=Lines)
+    wide: Wide | None = None
+    """Reads it as UTF-16, as its first bytes say."""
+    announced: bool = False
+    """That is in the log."""
     descriptor: int | None = None
     changed: int = -1
     """Modification time of what has been read to its end."""
     rotated_from: str = ""
     """The path it left; empty: it is where it was found."""
+    lost: bool = False
+    """Where it was moved to is not known: ``path`` says so."""
     left: int = -1
     """Modification time when it was found to have left."""
     grown: float = 0.0
     """Loop time at which it last gave bytes, or was rotated."""
+    settled: bool = False
+    """A look has come since it was taken up."""
     finished: bool = False
     waits: bool = False
     """Not read to its end for want of a descriptor."""
@@ -48,10 +61,11 @@ class Tailed:
     @property
     def read(self) -> int:
         """After the last byte read."""
-        return self.base + self.lines.consumed + self.lines.pending
+        return self.base + self.lines.consumed + (self.wide or self.lines).pending
 
     def committed(self) -> FilePosition:
-        return FilePosition(self.path, self.key[1], fingerprint(self.head, self.position), self.position)
+        path = self.rotated_from if self.lost else self.path
+        return FilePosition(path, self.key[1], fingerprint(self.head, self.position), self.position)
 
     def skip(self, data: bytes) -> None:
         """Pass over what was handed over before, from the file's beginning on."""
@@ -60,13 +74,31 @@ class Tailed:
 
     def feed(self, data: bytes, now: float) -> None:
         self.head += data[: SPAN - len(self.head)]
-        self.lines.feed(data)
+        if self._contains:
+            self.lines.most = MAX_CONTAINER
         self.grown = now
         self.finished = False
+        if not (self.wide or self.lines.consumed or self.lines.pending) and (encoding := wide(self.head)):
+            self.wide = Wide(encoding)
+        if self.wide is not None:
+            self._transcode(data, now)
+            return
+        if not self.lines.within:  # the hole before what is written to a file after it was truncated
+            hole = len(data) - len(data.lstrip(b"\0"))
+            self.lines.skip(hole)
+            data = data[hole:]
+        self.lines.feed(data)
         self._pass(now)
+
+    def _transcode(self, data: bytes, now: float, *, final: bool = False) -> None:
+        for text, shorter in self.wide.feed(data, final=final) if self.wide is not None else ():
+            self.lines.feed(text)
+            self.lines.skip(shorter)
+            self._pass(now)
 
     def end(self) -> None:
         """Nothing more comes: what is unfinished is an event."""
+        self._transcode(b"", self.grown, final=True)
         self.lines.end()
         self._pass(self.grown)
         if self.events is not None:
@@ -88,6 +120,15 @@ class Tailed:
         if self.events is not None:
             self.events.end()
 
-    def take(self) -> Run | None:
+    def taking(self) -> Steps[Run | None]:
         """The whole events so far, or None."""
-        return self.lines.take() if self.events is None else self.events.take()
+        run = self.lines.take() if self.events is None else self.events.take()
+        return (yield from spread(run)) if run is not None and self._contains else run
+
+    def take(self) -> Run | None:
+        """``taking`` at once: where there is little."""
+        return at_once(self.taking())
+
+    @property
+    def _contains(self) -> bool:
+        return self.records and opens(self.head.removeprefix(BOM_UTF8).partition(b"\n")[0])

@@ -35,10 +35,11 @@ class Tokens:
             if seen == self._seen:
                 return
             lines = [line.strip() for line in file.read(1 << 20).splitlines()]
-        self._tokens = [line for line in lines if line and not line.startswith(b"#")]
-        self._seen = seen
-        if not self._tokens:
+        tokens = [line for line in lines if line and not line.startswith(b"#")]
+        if not tokens:
             raise OSError(f"{self._path}: no token in it: write one a line")
+        self._tokens = tokens
+        self._seen = seen
 
     def fit(self, authorization: str) -> bool:
         """Whether a header's value has one of the tokens. A file that cannot be read any more: the last ones hold."""

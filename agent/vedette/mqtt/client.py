@@ -1,4 +1,4 @@
-"""MQTT 5 for asyncio: one client that stays connected.
+"""MQTT 5 for asyncio, or 3.1.1 where a broker refuses 5: one client that stays connected.
 
 Promises:
 
@@ -14,10 +14,13 @@ Promises:
 * A received QoS 1 message is acknowledged only by ``ack``. Without it the broker sends it again, marked ``dup``, on
   the next connection, and at most ``receive_maximum`` of them are under way: this is the back-pressure. (Mosquitto
   2.0.11 sends several for each PUBACK while it has more, so that far more get under way; none without PUBACKs.)
-* No packet above ``max_packet`` comes (CONNECT's Maximum Packet Size): the broker discards a larger message, and only
-  its own log says so. Mosquitto 2.0.11 then goes on counting a QoS 1 message as under way until the connection ends:
-  after ``receive_maximum`` of them in a row no more come. A ``message_size_limit`` in the broker below ``max_packet``
-  keeps such messages out altogether.
+* By 3.1.1 a session has no expiry but the broker's, SUBSCRIBE brings retained messages whenever it is sent (so it is
+  not for what the session has), no PUBACK says that nobody subscribes, and what a packet has beyond ``max_packet`` is
+  cut off as it comes.
+* By 5 no packet above ``max_packet`` comes (CONNECT's Maximum Packet Size): the broker discards a larger message, and
+  only its own log says so. Mosquitto 2.0.11 then goes on counting a QoS 1 message as under way until the connection
+  ends: after ``receive_maximum`` of them in a row no more come. A ``message_size_limit`` in the broker below
+  ``max_packet`` keeps such messages out altogether.
 
 The session (subscriptions, unacknowledged messages) lives in the broker under ``client_id`` for ``Session.expiry``
 seconds.
@@ -39,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from vedette.model.counters import Log
-from vedette.mqtt.connection import CONNECT_SECONDS, Connection, Message, Session
+from vedette.mqtt.connection import CONNECT_SECONDS, Connection, Message, OnMessage, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.system.trouble import BACKOFF, Backoff, Trouble
 
@@ -59,7 +62,8 @@ DEFAULT_SESSION = Session()
 class MqttClient:
     """A client that stays connected; see the module's text.
 
-    ``on_message`` is called in the event loop and must not block. ``connected`` is set while connected and subscribed.
+    ``on_message`` is called in the event loop and must not block; what takes long it returns (``Connection``).
+    ``connected`` is set while connected and subscribed.
     ``on_session(present)`` is called at every connection, before the first message, with whether the broker still had
     the session.
     """
@@ -71,7 +75,7 @@ class MqttClient:
         *,
         session: Session = DEFAULT_SESSION,
         subscriptions: Sequence[str] = (),
-        on_message: Callable[[Message], None] | None = None,
+        on_message: OnMessage | None = None,
         on_session: Callable[[bool], None] | None = None,
         backoff: tuple[float, float] = BACKOFF,
     ) -> None:
@@ -80,6 +84,8 @@ class MqttClient:
         self.settings = settings
         self.client_id = client_id
         self.connected = asyncio.Event()
+        self.protocol = settings.protocol
+        """Of the connection, or of the last attempt."""
         self.outage = ""
         """Why the last connection, or the last attempt, ended."""
         self.refused: dict[str, str] = {}
@@ -92,6 +98,8 @@ class MqttClient:
         """Monotonic: when the last one was made."""
         self._tls = _tls(settings, session) if settings.url.startswith("mqtts:") else None
         self._topics: dict[str, None] = dict.fromkeys(subscriptions)
+        self._held: set[str] = set()
+        """Topics that the session has, as the broker has answered in this life."""
         self._on_message = on_message
         self._on_session = on_session
         self._session = session
@@ -126,7 +134,7 @@ class MqttClient:
             started = False
             self.attempts += 1
             connection = self._connection = Connection(
-                self.client_id, self.attempts, self._session, self._on_message, self._on_session
+                self.client_id, self.attempts, self._session, self._on_message, self._on_session, self.protocol
             )
             try:
                 await connection.open(self.settings, self._tls)
@@ -149,6 +157,9 @@ class MqttClient:
                 connection.drop()
             if connection.failure is not None:
                 raise connection.failure
+            self.protocol = "3.1.1" if connection.unsupported else self.settings.protocol
+            if connection.unsupported:
+                continue
             if connection.taken_over:
                 event = Log.BROKER_TAKEN_OVER
                 self.taken_over += 1
@@ -173,6 +184,11 @@ class MqttClient:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._backoff.failed()):
                     await self._closing.wait()
+
+    @property
+    def downgraded(self) -> str:
+        """That and why it is connected by an older protocol than it asked for; else empty."""
+        return "" if self.protocol == self.settings.protocol else "by MQTT 3.1.1, since the broker refuses MQTT 5"
 
     @property
     def trouble(self) -> str:
@@ -207,13 +223,24 @@ class MqttClient:
         """Subscribe and wait for the end of the connection; returns why it ended."""
         if self._closing.is_set():
             return "closed"
-        subscribed: set[str] = set()
-        while wanted := [topic for topic in self._topics if topic not in subscribed]:
+        if self.protocol == "5" or not (connection.had_session and self._session.retained_once):
+            self._held.clear()
+        while wanted := [topic for topic in self._topics if topic not in self._held]:
             # A retained message that came with the first ones may have asked for more.
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await self._subscribe(connection, wanted)
-            subscribed.update(wanted)
-        log.info(Log.BROKER_CONNECTED, broker=self.settings.url, client_id=self.client_id)
+            if self._session.apart:
+                wanted = wanted[:1]
+            answer = self._subscribe(connection, wanted)
+            while not (await asyncio.wait([answer], timeout=CONNECT_SECONDS))[0]:
+                if not connection.busy:
+                    raise TimeoutError
+            answer.result()
+            self._held.update(wanted)
+        self._held -= self.refused.keys()
+        about = {"broker": self.settings.url, "client_id": self.client_id}
+        if self.protocol == self.settings.protocol:
+            log.info(Log.BROKER_CONNECTED, **about)
+        else:
+            log.warning(Log.BROKER_CONNECTED, **about, reason=self.downgraded)
         self.connected.set()
         return await connection.ended
 
@@ -243,6 +270,7 @@ class MqttClient:
     def unsubscribe(self, topic: str) -> None:
         """Withdraw a subscription."""
         self.refused.pop(topic, None)
+        self._held.discard(topic)
         if self._topics.pop(topic, "") is None and self._connection is not None and self.connected.is_set():
             self._connection.unsubscribe(topic)
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage, MQTTv5
+from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage, MQTTv5, MQTTv311
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -45,16 +45,25 @@ KEEPALIVE = 30
 """Seconds without a packet after which the connection is probed."""
 MAX_INFLIGHT = 20
 """Published messages waiting for PUBACK, at most; the broker's Receive Maximum may lower it."""
+READ_BYTES = 1 << 18
+"""Read at once of a packet that may be too large."""
 MAX_PACKET = 4 * MAX_EVENT
 """Bytes of a packet from the broker, at most; paho keeps a packet whole in memory."""
 REGION_PACKET = 80 << 20
 """The same within a region: above what its broker takes (a bundle's 64 MiB), so that nothing is discarded there."""
 
+UNSUPPORTED = 0x84
+"""CONNACK's reason code "unsupported protocol version" (MQTT 5, 3.2.2.2); paho makes it of 3.1.1's return code 1."""
+IDENTIFIABLE = "SubscriptionIdentifierAvailable"
+"""Of CONNACK's properties."""
 NO_SUBSCRIBERS = 0x10
 """PUBACK's reason code "no matching subscribers" (MQTT 5, 3.4.2.1)."""
 TAKEN_OVER = 0x8E
 """DISCONNECT's reason code "session taken over" (MQTT 5, 3.14.2.1). An old connection of ours does not hear it: it was
 dropped before the next was made."""
+
+
+OnMessage = Callable[["Message"], "Coroutine[Any, Any, None] | None"]
 
 
 class Message(NamedTuple):
@@ -67,6 +76,8 @@ class Message(NamedTuple):
     dup: bool
     message_id: int
     connection: int = 0
+    properties: bytes = b""
+    """As they came, where ``Session.apart``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,8 @@ class Session:
     clean_start: bool = False
     retained_once: bool = False
     """Retained messages come only when the broker did not know the subscription yet."""
+    apart: bool = False
+    """Messages say by which subscription they came (``filters.py``), where the broker speaks MQTT 5 and can."""
     unverified: bool = False
     """Without ``ca_file`` the broker's certificate is not checked: for messages that prove themselves."""
     will: tuple[str, bytes] | None = None
@@ -88,7 +101,9 @@ class Session:
 
 
 class _Client(Client):
-    """paho's client, but for PUBLISH (MQTT 5, 3.3): properties are passed over, the payload is copied once."""
+    """paho's client, but for PUBLISH (MQTT 5, 3.3): properties are not taken apart, the payload is copied once."""
+
+    apart = False
 
     def _handle_publish(self) -> MQTTErrorCode:
         packet = memoryview(self._in_packet["packet"])
@@ -100,7 +115,7 @@ class _Client(Client):
             if flags & 6:
                 at, mid = at + 2, int.from_bytes(packet[at : at + 2], "big")
             size = shift = 0
-            while True:  # a variable byte integer (1.5.5)
+            while self.protocol == MQTTv5:  # a variable byte integer (1.5.5)
                 digit = packet[at]
                 size |= (digit & 127) << shift
                 shift += 7
@@ -115,6 +130,8 @@ class _Client(Client):
         message.qos = flags >> 1 & 3
         message.retain = bool(flags & 1)
         message.dup = bool(flags & 8)
+        if self.apart:
+            message.properties = bytes(packet[at : at + size])  # type: ignore[assignment]
         message.payload = bytes(packet[at + size :])
         self._handle_on_message(message)
         return MQTTErrorCode.MQTT_ERR_SUCCESS
@@ -124,10 +141,21 @@ class _Client(Client):
         self._in_packet["packet"] = bytearray()
 
 
+class _Client311(_Client):
+    """Of a packet beyond ``max_packet``, which a broker of MQTT 3.1.1 does not hear of, the rest is let go."""
+
+    max_packet = MAX_PACKET
+
+    def _sock_recv(self, bufsize: int) -> bytes:
+        del self._in_packet["packet"][self.max_packet :]
+        return super()._sock_recv(min(bufsize, READ_BYTES))
+
+
 class Connection:
     """``open`` it, then ``publish``, ``subscribe`` and ``ack`` until it has ``ended``; ``drop`` it in any case.
 
     ``on_message`` and ``on_session`` are called in the event loop; what one raises ends the connection (``failure``).
+    Until what ``on_message`` returns has ended, nothing is read; with the connection it is cancelled.
     """
 
     def __init__(
@@ -135,10 +163,14 @@ class Connection:
         client_id: str,
         number: int,
         session: Session,
-        on_message: Callable[[Message], None] | None,
+        on_message: OnMessage | None,
         on_session: Callable[[bool], None] | None,
+        protocol: str = "5",
     ) -> None:
         self.number = number
+        self.unsupported = False
+        """The broker refused it for its version of MQTT."""
+        self.had_session = False
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Result: why."""
         self.failure: Exception | None = None
@@ -157,13 +189,19 @@ class Connection:
         self._answers: dict[int, asyncio.Future[Any]] = {}
         """By packet identifier: PUBACK's reason code, SUBACK's for each topic."""
         self._handled = 0
-        self._client = client = _Client(
+        self._work: asyncio.Task[None] | None = None
+        self._read_again = 0.0
+        self._is_5 = protocol == "5"
+        self._client = client = (_Client if self._is_5 else _Client311)(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
-            protocol=MQTTv5,
+            clean_session=None if self._is_5 else session.clean_start or not session.expiry,
+            protocol=MQTTv5 if self._is_5 else MQTTv311,
             reconnect_on_failure=False,
             manual_ack=True,
         )
+        if isinstance(client, _Client311):
+            client.max_packet = session.max_packet
         client.max_inflight_messages_set(65535)  # ``_slots`` bounds it
         client.connect_timeout = CONNECT_SECONDS
         client.on_connect = self._connected
@@ -213,13 +251,16 @@ class Connection:
             client.tls_set_context(context)
         if session.will is not None:
             client.will_set(*session.will, qos=1, retain=True)
-        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-        properties.SessionExpiryInterval = int(session.expiry)
-        properties.ReceiveMaximum = max(1, min(session.receive_maximum, 65535))
-        properties.MaximumPacketSize = session.max_packet
+        of_5: dict[str, Any] = {}
+        if self._is_5:
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.SessionExpiryInterval = int(session.expiry)
+            properties.ReceiveMaximum = max(1, min(session.receive_maximum, 65535))
+            properties.MaximumPacketSize = session.max_packet
+            of_5 = {"clean_start": session.clean_start, "properties": properties}
         port = url.port or (1883 if context is None else 8883)
         try:
-            client.connect(url.hostname or "", port, KEEPALIVE, clean_start=session.clean_start, properties=properties)
+            client.connect(url.hostname or "", port, KEEPALIVE, **of_5)
         except BaseException:
             if context is not None:
                 context.close()
@@ -238,16 +279,18 @@ class Connection:
             self._loop.remove_reader(self._fd)
             self._loop.remove_writer(self._fd)
             self._timer.cancel()
+            if self._work is not None:
+                self._work.cancel()
 
     def _readable(self) -> None:
         until = time.monotonic() + BURST_SECONDS
-        while self.attached:
+        while self.attached and self._work is None:
             before = self._handled
             self._client.loop_read()
             if self._handled == before or time.monotonic() > until:
                 break
         sock = self._client.socket()
-        if self.attached and isinstance(sock, ssl.SSLSocket) and sock.pending():
+        if self.attached and self._work is None and isinstance(sock, ssl.SSLSocket) and sock.pending():
             self._loop.call_soon(self._readable)  # bytes that TLS has decrypted do not wake the event loop
 
     def _writable(self) -> None:
@@ -285,10 +328,27 @@ class Connection:
                 answer.exception()  # whether or not somebody waits for it
         self._answers.clear()
 
-    def _call(self, function: Callable[[Any], None] | None, argument: Any) -> None:
+    @property
+    def busy(self) -> bool:
+        """Whether it is not read, or was not within CONNECT_SECONDS: answers may still come."""
+        return self._work is not None or self._loop.time() < self._read_again + CONNECT_SECONDS
+
+    def _worked(self, work: asyncio.Task[None]) -> None:
+        self._work = None
+        self._read_again = self._loop.time()
+        if not work.cancelled() and isinstance(error := work.exception(), Exception):
+            self.failure = error
+            self._end(str(error))
+        elif self.attached:
+            self._loop.add_reader(self._fd, self._readable)
+            self._readable()
+
+    def _call(self, function: Callable[[Any], Any] | None, argument: Any) -> None:
         try:
-            if function is not None:
-                function(argument)
+            if function is not None and (work := function(argument)) is not None:
+                self._loop.remove_reader(self._fd)
+                self._work = self._loop.create_task(work)
+                self._work.add_done_callback(self._worked)
         except Exception as error:  # paho would be left in the middle of a packet: end here, ``run`` raises it
             self.failure = error
             self._end(str(error))
@@ -300,10 +360,13 @@ class Connection:
         if self._accepted.done():
             return
         if reason.is_failure:
+            self.unsupported = self._is_5 and reason.value == UNSUPPORTED
             self._accepted.set_exception(ConnectionRefusedError(str(reason)))
             return
+        self._client.apart = self._session.apart and self._is_5 and getattr(properties, IDENTIFIABLE, 1) == 1
         limit = getattr(properties, "ReceiveMaximum", 65535)
         self._slots = asyncio.Semaphore(min(self._session.max_inflight, limit))
+        self.had_session = flags.session_present
         self._accepted.set_result(None)
         self._call(self._on_session, flags.session_present)
 
@@ -318,6 +381,8 @@ class Connection:
         failure = self._tls.wrapped.failure if self._tls is not None and self._tls.wrapped is not None else ""
         if self._tls is not None and not failure and not self._accepted.done():
             by = f"{by} right after the TLS handshake (does the broker accept our certificate?)"
+        elif self._is_5 and not self._accepted.done():
+            by = f"{by} without an answer (if the broker speaks MQTT 3.1.1 alone, say so by protocol)"
         self._end(f"{by}: {failure or reason}")
 
     def _received(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
@@ -328,7 +393,8 @@ class Connection:
             topic = "\ufffd"
         if not self.ended.done():
             payload = bytes(message.payload)
-            received = Message(topic, payload, message.qos, message.retain, message.dup, message.mid, self.number)
+            raw: Any = message.properties or b""
+            received = Message(topic, payload, message.qos, message.retain, message.dup, message.mid, self.number, raw)
             self._call(self._on_message, received)
 
     def _answer(self, mid: int) -> asyncio.Future[Any]:
@@ -343,9 +409,17 @@ class Connection:
             answer.set_result(reason)
 
     def subscribe(self, topics: list[str]) -> asyncio.Future[list[ReasonCode]]:
-        """Gives the broker's answer for each of ``topics``. Raises ConnectionError."""
+        """Gives the broker's answer for each of ``topics``, of which ``Session.apart`` takes one. Raises
+        ConnectionError."""
         options = SubscribeOptions(qos=1, retainHandling=1 if self._session.retained_once else 0)
-        _, mid = self._client.subscribe([(topic, options) for topic in topics])
+        properties = None
+        if self._client.apart:
+            from vedette.mqtt.filters import identifier
+
+            properties = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
+            (properties.SubscriptionIdentifier,) = map(identifier, topics)
+        wanted: Any = [(topic, options if self._is_5 else 1) for topic in topics]
+        _, mid = self._client.subscribe(wanted, properties=properties)
         if mid is None:
             raise ConnectionError("connection lost")
         return self._answer(mid)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,8 @@ class MqttSettings:
     """``mqtt://host:port`` or ``mqtts://host:port``: ``[broker]``, or ``[broker.NAME]``."""
 
     url: str = ""
+    protocol: Literal["5", "3.1.1"] = "5"
+    """3.1.1 is also tried where the broker refuses 5."""
     username: str = ""
     password_file: Path | None = None
     ca_file: Path | None = None

@@ -173,6 +173,5 @@ def selected(engine: Engine, statement: Statement, events: Iterable[Timed], func
 def _row(event: Record, offset: int, time: int) -> Event:
     from vedette.stream.reader import Event
 
-    return Event(
-        event, offset, input="test", host=lambda: event.host, time=lambda: time or event.event_time or SOME_TIME
-    )
+    when = time or event.event_time or SOME_TIME
+    return Event(event, offset, input="test", host=lambda: event.host, time=lambda: when, received_at=when)

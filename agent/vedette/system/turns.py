@@ -8,6 +8,7 @@ step has to expect that it is in the middle of it.
     value = await turns.run(step)              # on the loop
     with turns.waiting(): poll.poll(1000)      # anywhere below ``step``; elsewhere it changes nothing
     turns.give_way()                           # the same
+    value = await turns.in_steps(steps)        # without a thread: of a generator that yields often
 """
 
 from __future__ import annotations
@@ -16,19 +17,23 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from vedette.system.ending import to_its_end
 
 T = TypeVar("T")
+Y = TypeVar("Y")
 
 PATIENCE_SECONDS = 0.001
 """For which a turn waits without giving way, in all: giving way costs as much as many short answers take."""
 
 TURN_SECONDS = 0.003
 """For which a step computes before ``give_way`` lets the loop go on."""
+
+STEP_SECONDS = 0.0005
+"""For which ``in_steps`` computes before the loop goes on; one step may take 4 ms."""
 
 _here = threading.local()
 
@@ -126,6 +131,22 @@ def waiting() -> Iterator[None]:
     else:
         with turn.waiting():
             yield
+
+
+async def in_steps(steps: Generator[Y, None, T], keep: Callable[[Y], None] | None = None) -> T:
+    """Run ``steps`` to its result; ``keep`` takes what it yields. In between the loop goes on."""
+    began = time.monotonic()
+    try:
+        while True:
+            some = next(steps)
+            if keep is not None:
+                keep(some)
+            if time.monotonic() - began > STEP_SECONDS:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 def give_way() -> None:

@@ -47,6 +47,15 @@ def resolved(path: str | Path) -> str:
         return str(path)
 
 
+def identity(path: str) -> object:
+    """What two paths have in common that lead to one file, also by links: its inode, else where the links lead."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return resolved(path)
+    return status.st_dev, status.st_ino
+
+
 def is_name(value: object, longest: int = 128) -> TypeGuard[str]:
     """Whether ``value`` is a text that ``NAME`` matches, of at most ``longest`` characters."""
     return isinstance(value, str) and len(value) <= longest and _NAME.fullmatch(value) is not None

@@ -37,6 +37,8 @@ def test_a_text_that_is_syslog_or_json() -> None:
         "MESSAGE": "Failed password for root from 10.0.0.9 port 22 ssh2",
     }  # fmt: skip
     assert second == {"a": 1}
+    (event,), _ = read(EVENT, b'{"event":{"n":18446744073709551616}}')
+    assert orjson.loads(event) == {"n": "18446744073709551616"}
 
 
 def test_raw_and_query() -> None:

@@ -29,6 +29,7 @@ LINES = [
     '{"a":1,"a":2}',
     "{",
     '{"a":-0}',
+    '{"a":[18446744073709551616,-9223372036854775809]}',
     '{"a":\n1 ,"b":[ ],"c":{ }}\n',
     '{"a":1} x',
     '{"@timestamp":"2026","log.level":"x"}',
@@ -95,6 +96,15 @@ def test_any_request(request: ExportLogsServiceRequest) -> None:
     same(request.SerializeToString(), True)
     same(as_json(request), False)
     same(json.dumps(orjson.loads(as_json(request)), ensure_ascii=False, indent=1).encode("utf-8", "replace"), False)
+
+
+@pytest.mark.parametrize("text", LINES)
+def test_any_text(text: str) -> None:
+    """A record's text, also one of JSON with numbers in every form."""
+    made = usual(1)
+    made.resource_logs[0].scope_logs[0].log_records.add(body=any_value(text))
+    same(made.SerializeToString(), True)
+    same(as_json(made), False)
 
 
 def test_what_exporters_send_is_read_natively() -> None:

@@ -8,7 +8,6 @@ raw log holds it, whatever is asked of ``/ack`` is acknowledged.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Generator, Iterator, Mapping
 from itertools import count
@@ -16,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from vedette.decode.values import decoder
 from vedette.inputs.push.base import SLICE, Answer, Protocol, Reading, Refused, Request, answer, loaded
 from vedette.inputs.push.lines import cut_up
 from vedette.inputs.push.pieces import LIMIT, bounded, few, values
@@ -25,7 +25,7 @@ from vedette.model.event import MAX_EVENT
 _CODES = {400: 6, 401: 2, 403: 4, 404: 404, 413: 27, 429: 9, 500: 8}
 _SUCCESS: Mapping[str, object] = {"text": "Success", "code": 0}
 _NAMES = {"host": "host.name", "source": "source", "sourcetype": "sourcetype", "index": "index", "time": "@timestamp"}
-_decode = json.JSONDecoder().raw_decode
+_decode = decoder().raw_decode
 _numbers = count()
 
 

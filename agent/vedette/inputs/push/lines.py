@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Generator
-from functools import partial
 
-from vedette.inputs.batches import elements, events_of, packed
+from vedette.inputs.batches import array_of, elements, events_of, opens, packed, spread
 from vedette.inputs.framing import Run
 from vedette.inputs.push.base import Answer, Protocol, Reading, Refused, Request, answer
-from vedette.inputs.push.pieces import bounded
 from vedette.model.event import MAX_EVENT
 
 _STEP = 8 << 10
@@ -33,22 +31,23 @@ def cut_up(body: bytes) -> Generator[list[bytes], None, None]:
 
 def _split(body: bytes, whole: bool) -> Generator[list[bytes], None, None]:
     """``batches.split`` in steps; ``whole``: JSON that is no batch is one event."""
-    first = body[:1]
     runs = deque[Run]()
     """Of a body of which it is not yet known what it is: Python's garbage collection looks at each object."""
     single = False
-    if first == b"[":
-        runs.extend((yield from elements(body, partial(bounded, what="an event"))))
-        single = whole and not runs
-    elif first == b"{" and whole:
+    inner = opens(body)
+    if array := array_of(body):
+        runs.extend((yield from elements(array)))
+        single = whole and not runs and body[:1] == b"["
+    if body[:1] == b"{" and whole and not runs:
         for lines in cut_up(body):
-            runs.append(packed(lines))
+            runs.append((yield from spread(packed(lines))) if inner and lines else packed(lines))
             single = single or not all(line.startswith(b"{") for line in lines)
             yield []
     if single:
         yield [body]
     elif not runs:
-        yield from cut_up(body)
+        for lines in cut_up(body):
+            yield list(events_of((yield from spread(packed(lines))))) if inner and lines else lines
     while runs:  # also where they are not wanted: to free all at once takes long
         lines = list(events_of(runs.popleft()))
         yield [] if single else lines

@@ -16,8 +16,7 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-import orjson
-
+from vedette.decode.values import from_strict
 from vedette.inputs.push.base import Refused
 from vedette.model.event import MAX_EVENT
 
@@ -30,25 +29,28 @@ CONTAINERS = 8192
 """A body within both is read at once."""
 ABOUT_BYTES = 64 << 10
 MAX_LEVELS = 200
+LEVELS = 6
+"""Nested so deep, a container is found by one match; below the second that is not, some are passed without a try."""
 
-_STRING = rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"'
+STRING = rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"'
 
 
 def _nested(levels: int) -> bytes:
     inner = b"|" + _nested(levels - 1) if levels > 1 else b""
-    return rb'[\[{](?>(?:[^"\[\]{}]++|' + _STRING + inner + rb")*)[\]}]"
+    return rb'[\[{](?>(?:[^"\[\]{}]++|' + STRING + inner + rb")*)[\]}]"
 
 
-_CONTAINER = _nested(6)
-_CHILD = rb'(?>(?:[^"\[\]{},]++|' + _STRING + rb"|" + _CONTAINER + rb")*)"
+_CONTAINER = _nested(LEVELS)
+_CHILD = rb'(?>(?:[^"\[\]{},]++|' + STRING + rb"|" + _CONTAINER + rb")*)"
 _children = re.compile(rb"(?>(?:" + _CHILD + rb",)*)", re.DOTALL).match
 _child = re.compile(_CHILD, re.DOTALL).match
-_skip = re.compile(rb'(?>(?:[^"\[\]{}]++|' + _STRING + rb"|" + _CONTAINER + rb")*)", re.DOTALL).match
+_skip = re.compile(rb'(?>(?:[^"\[\]{}]++|' + STRING + rb"|" + _CONTAINER + rb")*)", re.DOTALL).match
+_flat = re.compile(rb'(?>(?:[^"\[\]{}]++|' + STRING + rb")*)", re.DOTALL).match
 _container = re.compile(_CONTAINER, re.DOTALL).match
 _in_string = re.compile(rb'(?>(?:[^"\\]++|\\.)*)', re.DOTALL).match
 _blank = re.compile(rb"[ \t\r\n]*").match
 _between = re.compile(rb"[ \t\r\n,]*").match
-_name = re.compile(rb"[ \t\r\n]*(" + _STRING + rb")[ \t\r\n]*:[ \t\r\n]*", re.DOTALL).match
+_name = re.compile(rb"[ \t\r\n]*(" + STRING + rb")[ \t\r\n]*:[ \t\r\n]*", re.DOTALL).match
 
 Spans = Generator[tuple[int, int, bool] | None, None, None]
 """From, to, and whether it is one child that is large."""
@@ -72,7 +74,7 @@ def _not_json(why: str) -> Refused:
 
 def _loaded(text: bytes) -> Any:
     try:
-        return orjson.loads(text)
+        return from_strict(text)
     except ValueError as error:
         raise _not_json(str(error)) from error
 
@@ -104,8 +106,9 @@ def _ends(body: bytes, at: int) -> Generator[None, None, dict[int, int]]:
     ends = dict[int, int]()
     first = at
     at += 1
+    steps = tries = plain = 0
     while True:
-        match = _skip(body, at, at + LIMIT)
+        match = (_flat if plain else _skip)(body, at, at + LIMIT)
         at = match.end() if match else at
         char = body[at : at + 1]
         if not char:
@@ -113,11 +116,17 @@ def _ends(body: bytes, at: int) -> Generator[None, None, dict[int, int]]:
         if char in b"[{":
             stack.append(at)
             at += 1
+            if plain:
+                plain -= 1
+            else:
+                plain = tries * LEVELS
+                tries += 1
             if len(stack) > MAX_LEVELS:
                 raise _not_json(f"it is nested more than {MAX_LEVELS} deep")
         elif char in b"]}":
             start = stack.pop()
             at += 1
+            tries = plain = 0
             if body[start] + 2 != char[0]:
                 raise _not_json(f"unexpected {char.decode()}")
             if at - start > LIMIT or start == first:
@@ -126,7 +135,9 @@ def _ends(body: bytes, at: int) -> Generator[None, None, dict[int, int]]:
                 return ends
         elif char == b'"':
             at = yield from _string_end(body, at)
-        yield None
+        steps += 1
+        if steps % 16 == 0:
+            yield None
 
 
 def _past_blanks(body: bytes, at: int) -> int:
@@ -206,6 +217,34 @@ def _run(body: bytes, span: tuple[int, int, bool], around: bytes) -> Any:
     if not value:
         raise _not_json("a value is expected")
     return value
+
+
+def check(text: bytes) -> Generator[None, None, None]:
+    """Read JSON piece by piece. Raises Refused for what is none."""
+    if few(text) or (at := _past_blanks(text, 0)) == len(text) or text[at] not in b"[{":
+        _loaded(text)
+        return
+    at, ends = yield from _opened(text, text[at : at + 1])
+    yield from _check(text, at, ends)
+
+
+def _check(text: bytes, at: int, ends: dict[int, int]) -> Generator[None, None, None]:
+    around = b"{}" if text[at] == ord("{") else b"[]"
+    for span in _spans(text, at, ends):
+        yield None
+        if span is None:
+            continue
+        start, end, large = span
+        value = start
+        if large and around == b"{}" and (begins := _name(text, start)):
+            _loaded(begins[1])
+            value = begins.end()
+        if not large:
+            _run(text, span, around)
+        elif value in ends:
+            yield from _check(text, value, ends)
+        else:
+            _loaded(text[value:end])
 
 
 def values(body: bytes) -> Generator[tuple[int, int] | None, None, None]:

@@ -12,9 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
 from vedette.decode import syslog
+from vedette.decode.values import from_strict
 from vedette.inputs.push.pieces import few
 
 _SYSLOG = re.compile(r"<\d{1,3}>|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S* \S+ \S+: ")
@@ -110,7 +109,7 @@ def of_text(text: str) -> dict[str, Any]:
         if not few(text):
             return {"message": text}
         try:
-            value = orjson.loads(text)
+            value = from_strict(text.encode())
         except ValueError:
             return {"message": text}
         return value if isinstance(value, dict) else {"message": text}

@@ -46,6 +46,7 @@ class Read(Row):
     ) -> None:
         chunk = self._chunk = frame.chunk
         self.record, self.offset, self.converted = match.record, frame.offset + match.start, {}
+        self.received_at = chunk.received_at
         self._context, self._event, self.input = context, event, chunk.input
         self.values = values = engine.columns(match, chunk, context)
         if values is not None:

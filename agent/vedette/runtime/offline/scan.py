@@ -13,9 +13,11 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, cast
 
-import orjson
-
-from vedette.decode.values import from_json
+from vedette.decode.codecs import Kind, builtin
+from vedette.decode.values import from_json, to_json
+from vedette.inputs.batches import MAX_CONTAINER, array_of, at_once, events_of, opens, records, spread
+from vedette.inputs.framing import Run
+from vedette.inputs.wide import wide
 from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk
 from vedette.system.compressed import Ahead, Readable
 
@@ -25,11 +27,20 @@ MAX_WHOLE = 512 << 20
 """Bytes of JSON over several lines, which is held in memory."""
 
 
-def lines(file: Readable, codec: str = "auto", seen_at: int = 0, name: str = "scan") -> Iterator[Chunk]:
-    """The lines of ``file`` as chunks; a last line without its newline is one too.
+def lines(
+    file: Readable, codec: str = "auto", seen_at: int = 0, name: str = "scan", *, contain: bool = False
+) -> Iterator[Chunk]:
+    """The lines of ``file`` as chunks; a last line without its newline is one too. ``contain``: each may be several
+    records, as ``inputs/batches.py`` has them.
 
     ``seen_at`` (UTC microseconds, 0: unknown) tells the year of times that have none.
     """
+    most = MAX_CONTAINER if contain else MAX_EVENT
+
+    def chunk(data: bytes) -> Chunk:
+        run = at_once(spread(Run(data, None, ()))) if contain else Run(_cut(data), None, ())
+        return Chunk(name, codec, seen_at, run.data, run.ends)
+
     rest = b""
     skipping = False
     while data := file.read(CHUNK_BYTES):
@@ -38,16 +49,16 @@ def lines(file: Readable, codec: str = "auto", seen_at: int = 0, name: str = "sc
             if not end:
                 continue
             data, skipping = data[end:], False
-        data = rest + data
+        data = rest + (data if rest else data.lstrip(b"\0"))
         end = data.rfind(b"\n") + 1
         rest = data[end:]
         if end:
-            yield Chunk(name, codec, seen_at, _cut(data[:end]))
-        if len(rest) > MAX_EVENT:
+            yield chunk(data[:end])
+        if len(rest) > most:
             yield Chunk(name, codec, seen_at, rest[:MAX_EVENT] + b"\n")
             rest, skipping = b"", True
     if rest:
-        yield Chunk(name, codec, seen_at, rest + b"\n")
+        yield chunk(rest + b"\n")
 
 
 def _cut(data: bytes) -> bytes:
@@ -62,10 +73,11 @@ _OBJECT = re.compile(rb"\s*\{[ \t\r]*\n")
 
 
 def as_utf8(file: Readable) -> Readable:
-    """``file`` behind its byte order mark; one that says so is UTF-16 and read as UTF-8."""
-    ahead = Ahead(file, len(codecs.BOM_UTF8))
-    if ahead.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return cast(Readable, codecs.EncodedFile(cast(BinaryIO, ahead), "utf-8", "utf-16", "replace"))
+    """``file`` behind its byte order mark; one in UTF-16 is read as UTF-8."""
+    ahead = Ahead(file, 64)
+    if encoding := wide(ahead.head):
+        ahead.head = ahead.head.removeprefix(codecs.BOM_UTF16_LE).removeprefix(codecs.BOM_UTF16_BE)
+        return cast(Readable, codecs.EncodedFile(cast(BinaryIO, ahead), "utf-8", encoding, "replace"))
     ahead.head = ahead.head.removeprefix(codecs.BOM_UTF8)
     return ahead
 
@@ -73,7 +85,8 @@ def as_utf8(file: Readable) -> Readable:
 def events(
     file: Readable, codec: str = "auto", seen_at: int = 0, *, is_json: bool = False
 ) -> tuple[int, Iterator[Chunk]]:
-    """What ``file`` holds, and the number of the first event: lines from 1, or the elements of one JSON array from 0.
+    """What ``file`` holds, and the number of the first event: lines from 1, or the elements of one JSON array, also of
+    one that an object contains, from 0.
 
     JSON over several lines is recognized by its beginning, wherever lines could be JSON; what turns out to be none is
     lines.
@@ -82,20 +95,24 @@ def events(
     """
     ahead, is_json = Ahead(file, HEAD_BYTES), is_json or codec == "json"
     array = _ARRAY.match(ahead.head) or (is_json and ahead.head.lstrip()[:1] == b"[")
-    if codec not in ("auto", "json") or not (array or _OBJECT.match(ahead.head)):
-        return 1, lines(ahead, codec, seen_at)
+    first, _, further = ahead.head.partition(b"\n")
+    contain = opens(first) and Kind.JSON in builtin(codec).kinds
+    if codec not in ("auto", "json") or not (array or (contain and not further.strip()) or _OBJECT.match(ahead.head)):
+        return 1, lines(ahead, codec, seen_at, contain=contain)
     whole_file = _Whole(ahead)
     data = whole_file.data
     if whole_file.more:
         if _is_json(data.lstrip().partition(b"\n")[0]):
-            return 1, lines(whole_file, codec, seen_at)
+            return 1, lines(whole_file, codec, seen_at, contain=contain)
         raise ValueError(f"JSON of more than {MAX_WHOLE >> 20} MiB in one piece: write one event a line")
+    if (within := array_of(data.strip())) and (run := at_once(records(within))) is not None:
+        return 0, chunk_of(events_of(run), "json", seen_at)
     try:
         whole = from_json(data)
     except ValueError as error:
         if is_json and array and not _is_json(data.lstrip().partition(b"\n")[0]):
             raise ValueError(f"not a JSON array: {error}") from error
-        return 1, lines(io.BytesIO(data), codec, seen_at)
+        return 1, lines(io.BytesIO(data), codec, seen_at, contain=contain)
     return (0, elements(whole, seen_at)) if isinstance(whole, list) else (1, elements([whole], seen_at))
 
 
@@ -125,7 +142,7 @@ def _is_json(data: bytes) -> bool:
 def elements(items: Iterable[Any], seen_at: int = 0, name: str = "scan") -> Iterator[Chunk]:
     """JSON values as one chunk each."""
     for item in items:
-        data = orjson.dumps(item)[:MAX_EVENT]
+        data = to_json(item)[:MAX_EVENT]
         yield Chunk(name, "json", seen_at, data, array("I", [len(data)]))
 
 
@@ -141,7 +158,7 @@ def chunk_of(
             case str():
                 data = event.encode()
             case _:
-                data = orjson.dumps(dict(event), default=str)
+                data = to_json(dict(event))
         parts.append(data[:MAX_EVENT] or b"\n")
         size += len(parts[-1])
         ends.append(size)

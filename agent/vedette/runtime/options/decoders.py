@@ -12,6 +12,7 @@ The bound interrupts code in Python. What hangs in native code cannot be interru
 from __future__ import annotations
 
 import ctypes
+import json
 import re
 import threading
 import time
@@ -26,6 +27,7 @@ from vedette.decode import codecs
 from vedette.decode.codecs import CODECS, Codec, Kind
 from vedette.decode.declared import RESERVED
 from vedette.decode.formats.base import Field, Fields, Format, Gives, Provenance
+from vedette.decode.values import from_json, lowered, scalars
 from vedette.model.counters import Log
 from vedette.runtime.pipeline.blackbox import NOWHERE, BlackBox, Stage, cut
 from vedette.system.plugins import FAULTS, Entry, Health, by_name, found, health
@@ -37,6 +39,8 @@ SECONDS = 1.0
 LOAD_SECONDS = 30.0
 """For its import."""
 MAX_FIELDS = 1000
+LARGE = 2**53
+"""From here on a number may be one that JSON has not."""
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f\"']{1,128}")
 _HOW = {"verbatim": Provenance.VERBATIM, "synthetic": Provenance.SYNTHETIC}
 
@@ -183,11 +187,28 @@ class Guarded:
                 self._blame(f"{name!r:.80} is not among its fields")
             elif value is not None and type(value) not in (str, int, float, bool):
                 self._blame(f"{name} is {value!r:.80}: expects a text, a number, a bool or None")
-            elif how == "verbatim" and (type(value) is not str or value not in message):
-                self._blame(f"{name} is {value!r:.80}, which does not stand in the message")
             else:
-                fields[name] = value
+                try:
+                    fields[name] = self._held(value, message if how == "verbatim" else None)
+                except ValueError as error:
+                    self._blame(f"{name} is {error}")
         return fields
+
+    @staticmethod
+    def _held(value: Any, message: str | None) -> Any:
+        """Return a value as one of JSON would be: ``from_json``. Raises ValueError when its text, as rules see it, does
+        not stand in ``message``, in whatever case where it is no text."""
+        simple = value.isascii() if type(value) is str else value is None or -LARGE < value < LARGE
+        if not simple:
+            try:
+                value = from_json(json.dumps(value).encode())
+            except ValueError:
+                raise ValueError("a number of more digits than can be read") from None
+        if message is not None and value is not None:
+            (text,) = scalars([value])
+            if text not in (message if type(value) is str else lowered(message)):
+                raise ValueError(f"{value!r:.80}, which does not stand in the message")
+        return value
 
     def _blame(self, reason: str) -> None:
         """Count a fault that does not lead to quarantine."""
