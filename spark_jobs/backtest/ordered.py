@@ -2,7 +2,8 @@
 
 Spark sorts the moments of an agent, on disk where they are many; here they pass one by one, and only state is held:
 at most ``STATE_BYTES`` each for correlations and for statements. What gives way to that is a row of the kind
-``not_correlated``. Time is that of the events alone, so nothing is late, in whatever order they were received.
+``not_correlated``. Time is that of the events, of one that says none that of its receipt; so nothing is late, in
+whatever order they were received.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def evaluated(
     segment = every[place]
     artifact, lookups = opened(rules.artifact)
     engine: Engine = artifact.engine(lookups, route=rules.route)
-    timeline = Timeline(engine.plan) if rules.over_time else None
+    timeline = Timeline(engine.plan, received=True) if rules.over_time else None
     logs = list(of_agent or dict.fromkeys(segment.log_id for segment in every))
     log = logs.index(segment.log_id) << OF_LOG
     line = _Line(every, place, engine.plan.codecs)

@@ -157,7 +157,7 @@ def test_a_lock_whose_place_is_gone(place: Installation, monkeypatch: pytest.Mon
 def test_a_second_signal_leaves_nothing_undone() -> None:
     """Whoever closes a terminal sends two: the run is undone all the same."""
     code = """
-import os, signal
+import os, signal, time
 from pathlib import Path
 from types import SimpleNamespace
 from installer.host import Report
@@ -169,6 +169,8 @@ class Twice(Report):
 
 def do():
     os.kill(os.getpid(), signal.SIGHUP)
+    while True:  # until it comes
+        time.sleep(0.01)
 
 undone = []
 run = SimpleNamespace(place=SimpleNamespace(report=Twice(Path(os.devnull))), complete=False, do=do)

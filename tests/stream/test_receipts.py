@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tests.rules.sql.plans import read
-from vedette import Detector
+from vedette import Detector, compile_rules
 from vedette.decode.decoder import record
 from vedette.engine.match import Engine
 from vedette.model.times import MAX_SKEW
@@ -147,3 +147,36 @@ def test_what_is_read_again_was_received_when_it_happened() -> None:
     assert [(row["n"], row["window_end"][17:19]) for row in scanned] == [("2", "10"), ("2", "20")]
     replayed = [found.to_row()["fields"] for found in [*detector.feed(sorted(lines)), *detector.finish()]]
     assert replayed == scanned
+
+
+TWICE = """
+title: failed
+id: 5b7e1c1a-6d0e-4f43-9a4f-0c8f5a1d2e01
+name: failed
+logsource: {category: test}
+detection: {selection: {action: fail}, condition: selection}
+---
+title: failed twice
+id: 5b7e1c1a-6d0e-4f43-9a4f-0c8f5a1d2e02
+correlation: {type: event_count, rules: [failed], group-by: [host], timespan: 1m, condition: {gte: 2}}
+level: high
+"""
+
+
+def test_an_event_that_says_no_time_happened_when_it_was_received() -> None:
+    """Where the receipts are known: to a hunt and a backtest, as they were to the agent; ``scan`` leaves it out."""
+    plan = compile_rules(text=TWICE)
+    fired = {}
+    for received in (True, False):
+        timeline = Timeline(plan, received=received)
+        for minutes in (0, 10):
+            lines = [b'{"action": "fail", "host": "%d"}' % (minutes + host) for host in (0, 0, 1)]
+            chunks = chunk_of(lines, "auto", NOON + minutes * 60_000_000)
+            for found in evaluate(Engine(plan, route=False), chunks, silent=True):
+                timeline.add(found, f"{minutes}")
+        fired[received] = (
+            [(found.file, found.firing.event.time) for found in timeline.correlate()],
+            [*timeline.unused()],
+        )
+    assert fired[True] == ([("0", NOON), ("10", NOON + 600_000_000)], [])
+    assert fired[False] == ([], ["6 matches, because the event holds no time"])

@@ -376,10 +376,10 @@ def _number(field: str, text: str, begin: int) -> float:
 
 
 def _at(text: str, begin: int, *, whole_day: bool) -> datetime | None:
-    """A day, or a time; of a day with ``whole_day`` its end. None: of the first year or the last, an open end."""
+    """A day, or a time; of a day with ``whole_day`` its end. None, an open end: to the last year, or from the first."""
     try:
         at = datetime.fromisoformat(text)
-        if at.year in (MINYEAR, MAXYEAR):
+        if at.year == (MAXYEAR if whole_day else MINYEAR):
             return None
         at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
         if whole_day and len(text) <= len("2026-11-20"):

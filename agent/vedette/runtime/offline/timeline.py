@@ -131,9 +131,9 @@ class Timeline:
     ) -> None:  # fmt: skip
         """``time_field``: the field that says when an event happened; empty: what its decoder finds. ``functions`` runs
         user functions; without it statements that call some do not run (``without_functions``). ``received``: whether
-        events say when they were received, else that is when they happened. ``max_bytes`` bounds what correlations
-        remember, and what statements do. ``where``: file and line of a ``Moment.place``; default: as
-        ``add`` was given them."""
+        events say when they were received, which is the time of one that says none; else that is when they happened.
+        ``max_bytes`` bounds what correlations remember, and what statements do. ``where``: file and line of a
+        ``Moment.place``; default: as ``add`` was given them."""
         self._plan, self._field, self._zone, self._received = plan, time_field, zone, received
         self._correlator = Correlator(plan.correlations, Clock(0), max_bytes=max_bytes)
         self._grouped = {rule.id: self._correlator.graph.grouped(rule.id) for rule in plan.rules}
@@ -178,6 +178,8 @@ class Timeline:
         if not (states or correlates):
             return
         time = event.event_time if not self._field else _time_in(event, self._field, self._zone)
+        if time is None and self._received:
+            time = event.received_at
         if states:
             from vedette.stream.reader import Event
 
