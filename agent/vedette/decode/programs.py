@@ -140,13 +140,23 @@ def starts_with_pair(message: str) -> bool:
     return message.find("=", 1, 65) > 0 and _PAIR.match(message) is not None
 
 
-@lru_cache(maxsize=4096)
+MAX_KEPT = 256
+"""Characters of a name whose key is remembered; a sender may write a longer one."""
+
+
 def program_name(app: str) -> str:
-    """The key of ``app`` in ``PROGRAMS``: ``cron`` of ``/usr/sbin/phrases.CRON``, ``sshd`` of ``sshd(pam_unix)``."""
+    """The key of ``app`` in ``PROGRAMS``: ``cron`` of ``/usr/sbin/CRON``, ``sshd`` of ``sshd(pam_unix)``."""
+    return _remembered(app) if len(app) <= MAX_KEPT else _program_name(app)
+
+
+def _program_name(app: str) -> str:
     if app.startswith("%"):
         return cisco.program_key(app)
     name = app.partition("(")[0].rpartition("/")[2].lower()
     return name[1:-1] if name.startswith("[") and name.endswith("]") else name
+
+
+_remembered = lru_cache(maxsize=4096)(_program_name)
 
 
 def _row(

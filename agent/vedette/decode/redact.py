@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from vedette.decode import entities
 from vedette.decode.aliases import ALIASES
@@ -65,6 +65,9 @@ _OWN = frozenset({"peer", "topic", "topic_levels"})
 """Fields of the agent's own knowledge: their values need not stand in the event."""
 
 
+T = TypeVar("T")
+
+
 class Rule(NamedTuple):
     """One ``[[redact]]``."""
 
@@ -87,6 +90,12 @@ class Shown(NamedTuple):
 
 
 NOTHING_SHOWN = Shown()
+
+
+def _remembered(of_name: Callable[[str], T]) -> Callable[[str], T]:
+    """But for long names: a sender may write them."""
+    kept = lru_cache(maxsize=4096)(of_name)
+    return lambda name: kept(name) if len(name) <= entities.MAX_KEPT else of_name(name)
 
 
 class Redaction:
@@ -117,9 +126,9 @@ class Redaction:
             for rule in self.rules
             for pattern in (*map(named, rule.patterns), *map(written, rule.expressions))
         ]
-        self.doubtful: Callable[[str], bool] = lru_cache(maxsize=4096)(self._doubtful)
+        self.doubtful = _remembered(self._doubtful)
         """Whether a value that a text gives this name may be one that is redacted, if only as a key of an object."""
-        self.named: Callable[[str], str | None] = lru_cache(maxsize=4096)(self._named)
+        self.named = _remembered(self._named)
         """By a field's name what is done with its value; None: nothing."""
         self.tries = TRIES
         self.slow = set[int]()

@@ -261,7 +261,7 @@ class MqttSubscription:
 
     def _log(self, event: Log, topic: str, reason: str, action: str) -> None:
         """The first of a topic."""
-        if self._logged.add((event, topic)):
+        if self._logged.add((event, hash(topic))):  # it may have 64 KiB
             action += "; further ones of this topic are only counted"
             log.warning(event, input=self.settings.name, topic=topic, reason=reason, action=action)
 

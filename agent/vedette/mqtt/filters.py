@@ -80,19 +80,20 @@ class Copies:
     """Tells a further copy of a message, which came by another subscription, from one that was published again.
 
     The n-th copy by one subscription is the n-th message. What came by several at once, or by none that is named, is
-    no copy.
+    no copy. None of it outlives the process: of what was under way at a kill further copies are stored as well.
     """
 
     def __init__(self) -> None:
-        self._by_message: OrderedDict[tuple[str, bytes], dict[int, int]] = OrderedDict()
+        self._by_message: OrderedDict[tuple[int, bytes], dict[int, int]] = OrderedDict()
 
     def is_copy(self, topic: str, digest: bytes, properties: bytes) -> bool:
         """Whether a message came before, by another subscription; it has come by this now."""
         by = identifiers(properties)
         if len(by) != 1:
             return False
-        counts = self._by_message.setdefault((topic, digest), {})
-        self._by_message.move_to_end((topic, digest))
+        message = hash(topic), digest  # a topic may have 64 KiB
+        counts = self._by_message.setdefault(message, {})
+        self._by_message.move_to_end(message)
         if len(self._by_message) > REMEMBERED:
             self._by_message.popitem(last=False)
         most = max(counts.values(), default=0)

@@ -25,13 +25,19 @@ def address(text: str) -> Address | None:
     return _remembered(text) if len(text) <= MAX_KEPT else event.address(text)
 
 
-@lru_cache(4096)
 def network(text: str) -> IPv4Network | IPv6Network | None:
     """As ``model.event.network``; None for a text that is none."""
+    return _remembered_network(text) if len(text) <= MAX_KEPT else _network_of(text)
+
+
+def _network_of(text: str) -> IPv4Network | IPv6Network | None:
     try:
         return event.network(text)
     except ValueError:
         return None
+
+
+_remembered_network = lru_cache(4096)(_network_of)
 
 
 def _in_cidr_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
