@@ -664,7 +664,7 @@ lock() {
     if [ -e /proc/self/fd/9 ] && [ "$(inode "$prefix/.lock")" != "$(inode /proc/self/fd/9)" ]; then
         die 40 "another run of install.sh has just ended in $prefix: run this again"
     fi
-    : >"$prefix/.lock/vedette"
+    [ -e "$prefix/.lock/vedette" ] || : >"$prefix/.lock/vedette"
 }
 
 # hand_over ACTION: what follows is done by the program of $release, which has just been tried, as this very process, which

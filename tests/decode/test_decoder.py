@@ -446,7 +446,7 @@ def test_verbatim(line: bytes, noise: bytes, at: int) -> None:
 
 
 _SAMPLES = {
-    "dovecot": ["auth: ", "conn (a): <b>", "sql(a,1", "auth(a): " * 5 + "pam(e,1.1.1.1,"],
+    "dovecot": ["pam(a,1.1,<) ", "auth: ", "conn (a): <b>", "sql(a,1", "auth(a): " * 5 + "pam(e,1.1.1.1,"],
     "smtpd": ["lost connection from a[", "warning: hostname a ", "ABCDEF: client=a[1.1.1.1], sasl_user", "A from "],
     "dropbear": [
         "Exit before auth from <1.1.1.1:1>: (user '",
@@ -456,6 +456,7 @@ _SAMPLES = {
     "sshd": [
         "Failed password for a from 1.2.3.4 port 1 ",
         "PAM: x for a from b ",
+        "Failed password for a from b ssh2: c d ID ",
         "Disconnecting user a from 1.1.1.1 ",
     ],
     "sudo": [
@@ -471,6 +472,7 @@ _SAMPLES = {
     "polkitd": [
         "Operator of a successfully authenticated to gain x for action ",
         "Operator of a FAILED to authenticate (",
+        "Operator of a FAILED to authenticate to gain x for action b (owned by unix-user:a",
     ],
     "pdns": ["Remote 1.1.1.1 wants 'a|", "[1/1] question for 'a|A' from "],
     "unbound": ["info: 1.1.1.1 a. A "],
@@ -484,18 +486,28 @@ _SAMPLES = {
     "mosquitto": [
         "New client connected from a:1 as b (p1, c1, k1, u'x",
         "Client a disconnected, ",
-        "Denied PUBLISH from a (d0, ",
+        "Denied PUBLISH from a (d0, q0, r0, m0, 'b', ",
+        "Client a [1.1.1.1:1] disconnected ",
     ],
     "systemd-logind": ["New session 1 of user x "],
-    "nginx": ['1.1.1.1 - - [20/Nov/2026:10:00:00 +0000] "GET /?? HTTP/1.1" ', "[a] 1#1: , client: "],
+    "nginx": [
+        '1.1.1.1 - - [20/Nov/2026:10:00:00 +0000] "GET /?? HTTP/1.1" ',
+        "[a] 1#1: , client: ",
+        f"[a] 1#1: x, client: {'a' * 90_000}, client: {'a' * 90_000}",
+    ],
     "apache2": ["[client ", "x [client ", "a b c [20/Nov/2026:10:00:00 +0000] "],
-    "sm-mta": ["x relay=[ [", "relay=a [1", "uAKabc01: to= relay="],
-    "roundcube": ["Login failed for a from 1.1 "],
+    "sm-mta": ["x relay=[ [", "relay=a [1", "uAKabc01: to= relay=[1.1.1.1] "],
+    "roundcube": ["Login failed for a from 1.1 ", "Login failed for a from 1.1. A"],
     "asterisk": ["x failed for '1", "NOTICE[7] "],
     "proftpd": ["a (b[1.1.1.1]): USER a "],
     "suhosin": ["ALERT - a (attacker '"],
     "imapd": ["LOGIN FAILED, user=a, ip=[1 "],
-    "%ASA-4-106023": ["Deny tcp src a:", "User 'a' executed the 'b"],
+    "%ASA-4-106023": [
+        "Deny tcp src a:",
+        "User 'a' executed the 'b",
+        "Group a User b IP 1.1.1.1 ",
+        "Group <a> User <b> IP <",
+    ],
     "%SYS-5-CONFIG_I": ["Configured from a by b ", "User:a logged command:"],
     "unknown": ['a="b ', "a='", 'a="\\" ', ",a", "a=b,"],
 }

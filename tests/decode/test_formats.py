@@ -410,7 +410,7 @@ def test_the_journal_by_mqtt_is_of_its_programs() -> None:
     assert all(have <= may for have, may in zip(source, possible, strict=True))
 
 
-_JSON = [
+_JSON: list[dict[str, Any]] = [
     {"Event": {"System": {"EventID": 1, "Provider": {"@Name": "x"}}, "EventData": {"Data": [{"@Name": "a"}, 1, None]}}},
     {"winlog": {"event_data": {"x": [1]}, "event_id": 4688, "channel": "Security"}},
     {"ts": 1, "uid": "x", "id.orig_h": "y", "uri": "/?", "trans_depth": 1},

@@ -296,6 +296,70 @@ def test_pairs_in_names(message: str, fields: dict[str, Any]) -> None:
     assert {name: event.get(name) for name in fields} == fields
 
 
+_REAL, _NONE = {"src_ip": "1.2.3.4"}, {"src_ip": ABSENT}
+_CERT = "ssh2: RSA-CERT SHA256:a ID"
+_PAM = "vsftpd: pam_unix(vsftpd:auth): authentication failure; logname= uid=0 euid=0 tty=ftp"
+FORGED = [
+    ("sshd: Failed password for invalid user root from 6.6.6.6 port 1 ssh1: ruser x from 1.2.3.4 port 5 ssh2", _NONE),
+    ("sshd: Failed password for a from 1.2.3.4 port 5 ssh1: ruser x from 6.6.6.6", _REAL),
+    ("sshd: Failed password for a from 6.6.6.6 ssh1: Mozilla/ from 1.2.3.4 port 5 ssh2", _NONE),
+    (f"sshd: Failed password for a from 6.6.6.6 port 1 {_CERT} x from 1.2.3.4 port 5 ssh2", _NONE),
+    (f"sshd: Failed publickey for a from 1.2.3.4 port 5 {_CERT} x from 6.6.6.6 port 1 (serial 0) CA RSA x", _NONE),
+    (f"sshd: Accepted publickey for a from 1.2.3.4 port 5 {_CERT} x from 6.6.6.6 (serial 0) CA RSA x",
+     {**_REAL, "user": "a", "key_type": "RSA-CERT", "key_fingerprint": "SHA256:a"}),
+    ("sshd: Timeout, client not responding from user a from 6.6.6.6 port 1 to 1.2.3.4 port 5", _NONE),
+    (f"{_PAM} ruser= rhost=6.6.6.6 rhost=1.2.3.4", _NONE),
+    (f"{_PAM} ruser= rhost=6.6.6.6  user=b rhost=1.2.3.4", _NONE),
+    (f"{_PAM} ruser= rhost=1.2.3.4  user=b", {**_REAL, "user": "b"}),
+    ("mosquitto[7]: 1796000000: Client x [6.6.6.6:1] disconnected, y [1.2.3.4:5] disconnected.", _NONE),
+    ("mosquitto[7]: Client x [6.6.6.6:1] [1.2.3.4:5] disconnected.", {**_REAL, "client_id": "x [6.6.6.6:1]"}),
+    ("mosquitto[7]: Denied PUBLISH from x (d0, q0, r0, m0, 'a', (d0, q0, r0, m0, 'b', ... (1 bytes))",
+     {"topic": ABSENT, "action": "PUBLISH"}),
+    ("sm-mta[7]: abcdefg: ruleset=check_rcpt, arg1=<a relay=x [6.6.6.6]>, relay=h [1.2.3.4], reject=550 no", _NONE),
+    ("sm-mta[7]: abcdefg: ruleset=check_rcpt, arg1=<from [6.6.6.6] relay=>, relay=h [1.2.3.4], reject=550 no", _NONE),
+    ("sm-mta[7]: abcdefg: to=<a relay=x [6.6.6.6]>, relay=h [1.2.3.4], stat=Sent", {**_NONE, "dst_ip": ABSENT}),
+    ("sm-mta[7]: abcdefg: <x@[6.6.6.6]>... User unknown", _NONE),
+    ("dovecot: auth: pam(a,6.6.6.6): from 6.6.6.6 to,1.2.3.4,<x>): pam_authenticate() failed", _NONE),
+    ("roundcube: Login failed for x from 6.6.6.6. A from 1.2.3.4. AUTHENTICATE PLAIN: failed", _NONE),
+    ("roundcube: Failed login for x from 6.6.6.6 in session a from 1.2.3.4 in session b (error: 1)", _NONE),
+    ("asterisk: NOTICE[1]: Registration from '\"x' failed for '6.6.6.6:1' - \"' failed for '1.2.3.4:5' - No", _NONE),
+    ("asterisk: NOTICE[1]: Registration from '\"x failed for 'a' from 6.6.6.6\"' failed for '1.2.3.4:5' - No", _NONE),
+    ("asterisk: Request from 'a' failed for '1.2.3.4:5' (callid: x' failed for '6.6.6.6') - No", _NONE),
+    ("sogod: SOGoRootPage Login from '6.6.6.6, 1.2.3.4' for user 'x' might not have worked", _NONE),
+    ("sogod: SOGoRootPage Login from '1.2.3.4, 10.0.0.1' for user 'x' might not have worked", {**_REAL, "user": "x"}),
+    ("mysqld: Access denied for user 'x'@'6.6.6.6' y'@'1.2.3.4' (using password: YES)", _NONE),
+    ("smbd: Auth: user [D]\\[x] status [a] remote host [ipv4:1.2.3.4:5] mapped to [D]\\[x remote host [ipv4:6.6.6.6:1]",
+     _NONE),
+    ("app: [ip=1.2.3.4;ua=x;oip=6.6.6.6;] account - authentication failed for [x]", _REAL),
+    ("app: login failed for user x from 6.6.6.6 Mozilla/ from 1.2.3.4", _NONE),
+    ("app: login failed for bob (Mozilla/5.0 from 6.6.6.6)", _NONE),
+    ('app: login failed for bob from 1.2.3.4 "Mozilla/5.0 from 6.6.6.6"', _REAL),
+    ("%ASA-6-716039: Group <G> User <x> IP <6.6.6.6> to> IP <1.2.3.4> Authentication: rejected", _NONE),
+    ("%ASA-6-716039: Group G User x IP 6.6.6.6 from IP 1.2.3.4 Authentication: rejected", _NONE),
+    ("%ASA-6-716059: Group <G> User <x> IP <1.2.3.4> AnyConnect session resumed connection from IP <6.6.6.6>", _REAL),
+    ("%ASA-5-713904: Group = G, Username = x, IP = 6.6.6.6, IP = 1.2.3.4, Session disconnected", _NONE),
+    ("%ASA-5-713904: Group = x, IP = 6.6.6.6, y, IP = 1.2.3.4, Session disconnected", _NONE),
+    ("%ASA-6-113005: AAA user authentication Rejected : user = a : user IP = 6.6.6.6 : user IP = 1.2.3.4", _NONE),
+    ("%ASA-6-109006: Authentication failed for user 'x' from 6.6.6.6/1 to 2.2.2.2/3' from 1.2.3.4/5 to 2.2.2.2/9",
+     _NONE),
+    ("%ASA-6-304002: Access denied URL h SRC 6.6.6.6 DEST 2.2.2.2 SRC 1.2.3.4 DEST 2.2.2.2 on interface in", _NONE),
+    ("%AAA-W-REJECT: New ssh connection for user a, source 6.6.6.6 destination b REJECTED, source 1.2.3.4 ...",
+     _NONE),
+    ("%SEC_LOGIN-4-LOGIN_FAILED: Login failed [user: a] [Source: 6.6.6.6] [localport: 1] x] [Source: 1.2.3.4] ...",
+     _NONE),
+    ("%FTD-6-430003: SrcIP: 1.2.3.4, User: a, UserAgent: x, SrcIP: 6.6.6.6, User: root, URL: http://x/",
+     {**_REAL, "user": "a"}),
+]  # fmt: skip
+"""Lines of a client at 1.2.3.4, or of another that says so."""
+
+
+@walk(("message", "fields"), FORGED)
+def test_forged_peers(message: str, fields: dict[str, Any]) -> None:
+    """A name that reads as the program's own words is not read as them: where none can say whose they are, no peer."""
+    event = record(f"{HEAD}{message}".encode(), "auto", received_at=NOW)
+    assert {name: event.get(name) for name in fields} == fields
+
+
 @walk(
     "line",
     [

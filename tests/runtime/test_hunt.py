@@ -28,6 +28,7 @@ from vedette.archive.archiver import Archiver, Pace
 from vedette.archive.index import Index
 from vedette.archive.stores import open_store
 from vedette.config.settings import ArchiveSettings
+from vedette.decode.decoder import Record
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.fleet.hunt import Hunt, packed
@@ -38,6 +39,7 @@ from vedette.rawlog import read
 from vedette.rawlog.segment import segments
 from vedette.rules import build
 from vedette.runtime.offline.evaluation import evaluate
+from vedette.runtime.offline.hunt import Worker
 from vedette.runtime.offline.timeline import Timeline
 from vedette.system import child
 
@@ -309,6 +311,32 @@ def test_a_hostile_pattern(tmp_path: Path) -> None:
     assert found["events"] == 300
     assert [one["title"] for one in found["undecided"]] == ["hostile"]
     assert found["undecided"][0]["events"] == 300
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_event_at_which_a_decoder_raises(
+    tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """It alone is left out and counted, also one that waits for further records at the end of the log."""
+    audit = [line + b' a2="boom"' * (i == 1) for i, line in enumerate(streams(600)["audit"])]
+    audit = [line for line in audit if not waits or b"PROCTITLE" not in line]
+    store(tmp_path / "raw", {"auth": [], "web": [], "audit": audit}, 1)
+    whole = counts(hunt(order(tmp_path / "whole", plan, tmp_path / "raw")))
+    real = Record.get
+
+    def raising(record: Record, field: str) -> Any:
+        if b"boom" in record.raw:
+            raise RecursionError("too deep")
+        return real(record, field)
+
+    monkeypatch.setattr(Record, "get", raising)
+    folder = order(tmp_path / "hunt", plan, tmp_path / "raw")
+    worker = Worker(folder)
+    worker.run()
+    worker._journal._file.close()
+    found = report(folder)
+    assert (found["state"], found["failed"]) == ("done", 1)
+    assert [*counts(found).values()] == [count - 1 for count in whole.values()]
 
 
 def test_bounds(tmp_path: Path, plan: Plan, raw: Path) -> None:

@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 
 from tests.waits import DEADLINE
 from vedette.cli.main import main
+from vedette.decode.decoder import Record
+from vedette.engine.match import Engine
 from vedette.model.event import CHUNK_BYTES, MAX_EVENT
 from vedette.runtime.offline.scan import elements, events, lines
 
@@ -23,6 +25,9 @@ level: high
 logsource: {product: linux, service: sshd}
 fields: [src_ip]
 detection: {s: {message|contains: needle}, condition: s}
+"""
+COUNTED = """title: twice
+correlation: {type: event_count, rules: [root], generate: true, timespan: 1h, condition: {gte: 2}}
 """
 WEB = """title: web
 logsource: {category: webserver}
@@ -283,3 +288,41 @@ def test_audit_records_far_apart(tmp_path: Path) -> None:
     assert [row["line"] for row in scan("--rules", rule, near)[0]] == [1]
     far = write(tmp_path, run + between * 20_000 + hidden + run + hidden)
     assert [row["line"] for row in scan("--rules", rule, far)[0]] == [20_002]
+
+
+def test_a_nested_value_hides_nothing(rules: Path, tmp_path: Path) -> None:
+    """What nests as deep as JSON may, beside what a rule looks for, in lines, an array and one object: the others are
+    evaluated, and of what cannot be read it is said."""
+    deep = b'{"EventID":%s,"message":"needle"}' % (b"[" * 1015 + b"]" * 1015)
+    for data, hits in ((deep + b"\n" + SSH + b"\n", [1, 2]), (b'[\n%s,\n{"message":"needle"}]' % deep, [0, 1])):
+        rows, _ = scan("--rules", rules, write(tmp_path, data))
+        assert [row["line"] for row in rows] == hits
+    whole = write(tmp_path, deep.replace(b"{", b"{\n", 1), "whole.log")
+    rows, summary = scan("--rules", rules, whole, write(tmp_path, SSH + b"\n"), code=2)
+    assert [row["line"] for row in rows] == [1]
+    assert f"vedette: {whole}: maximum recursion depth" in summary
+
+
+@pytest.mark.parametrize(("owner", "face"), [(Record, "source"), (Record, "event_time"), (Engine, "shown")])
+def test_an_event_at_which_a_decoder_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, face: str
+) -> None:
+    """It is named with its file and number and the reason, and the exit code is 2; the others are evaluated, and a
+    match that is known before is printed."""
+    rule = write(tmp_path, f"{RULE}name: root\n---\n{COUNTED}".encode(), "rule.yml")
+    real = getattr(owner, face)
+    call = real.fget if owner is Record else real
+
+    def raising(*arguments: Any) -> object:
+        if b"boom" in arguments[-1].raw:
+            raise RecursionError("too deep")
+        return call(*arguments)
+
+    monkeypatch.setattr(owner, face, property(raising) if owner is Record else raising)
+    file = write(tmp_path, b"\n".join((SSH, SSH + b" boom", SSH)) + b"\n")
+    rows, summary = scan("--rules", rule, "--route", file, code=2)
+    told = [line for line in summary.splitlines() if line.startswith("vedette: ")]
+    assert told == [f"vedette: {file}: event 2: RecursionError: too deep"]
+    found = {row["line"]: bool(row["fields"]) for row in rows if row["kind"] == "detection"}
+    assert found == {1: True, 3: True} | ({} if face == "source" else {2: face == "event_time"})
+    assert [row["line"] for row in rows if row["kind"] == "correlation"] == [2 if face == "shown" else 3]

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -55,8 +56,8 @@ def scan(
     Rule files are compiled once: what was made of them lies in $XDG_CACHE_HOME/vedette (else ~/.cache/vedette), is used
     as long as none of them changes, and may be deleted.
 
-    Exit code 0 with or without matches; 2 when no rule runs, a file cannot be read whole, or a rule cannot be decided
-    on some event.
+    Exit code 0 with or without matches; 2 when no rule runs, a file cannot be read whole, an event cannot be decoded,
+    or a rule cannot be decided on some event.
 
     Example: vedette scan --rules rules/sigma --route --product linux /var/log/auth.log*
     """
@@ -79,6 +80,11 @@ def scan(
     def say(row: dict[str, object]) -> None:
         sys.stdout.buffer.write(json_line(row).encode() + b"\n")
 
+    def lost(path: Path, number: int, error: Exception) -> None:
+        nonlocal failed
+        failed = True
+        click.echo(safe(f"vedette: {path}: event {number}: {type(error).__name__}: {error}"), err=True)
+
     for path in files:
         file: Ahead | Unpacked | None = None
         try:
@@ -88,14 +94,19 @@ def scan(
                 named = Path(path.stem if path.suffix.lower() in _COMPRESSED else path.name)
                 first, chunks = events(as_utf8(file), codec, seen_at, is_json=named.suffix.lower() == ".json")
                 source, silent = LogSource(product=product), engine.plan.silent
-                for match in evaluate(engine, chunks, first=first, logsource=source, silent=True):
-                    timeline.add(match, str(path))
+                for match in evaluate(
+                    engine, chunks, first=first, logsource=source, silent=True, failed=partial(lost, path)
+                ):
+                    try:
+                        timeline.add(match, str(path))
+                    except Exception as error:  # the match itself is printed
+                        lost(path, match.line, error)
                     if match.rule.id not in silent:
                         matches += 1
                         say(match.to_row(str(path)))
         except BrokenPipeError:
             raise
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             sys.stdout.flush()  # when standard output is what failed it fails again, and not for this file
             failed = True
             click.echo(safe(f"vedette: {path}: {error}"), err=True)

@@ -68,7 +68,11 @@ _SRC, _DST = _end("src"), _end("dst")
 _LIST = rf"{_paren('src')}(?: [\w./-]{{1,64}})? ?-> {_paren('dst')}"
 _USER = "(?P<user>[^>]{1,256}?)"
 
+_BY_IP = r"(?:(?<!from )\bIP <|\bIP (?:= )?[0-9A-Fa-f]*[.:])"
+
 ASA = (
+    # A group or user may be named so: which address is the firewall's own word cannot be said.
+    rf"(?:(?:DefaultWEBVPNGroup )?Group|Username|AAA user) .*{_BY_IP}.*{_BY_IP}",
     rf"(?P<action>Built|Teardown) (?:(?P<direction>inbound|outbound) )?(?P<protocol>ICMP) connection for faddr {_SRC} "
     rf"gaddr \S{{1,64}} laddr {_DST}",
     r"(?P<action>Built|Teardown) (?:(?P<direction>inbound|outbound) |\w{1,16} {1,2}stub |stub |dynamic |static )?"
@@ -92,7 +96,8 @@ ASA = (
     r"AAA user authentication (?P<action>Rejected|Successful) : (?:reason = (?P<reason>[^:]{0,256}) : )?"
     r"(?:server = \S{1,64} : |local database : )?user = (?P<user>\S{1,256})(?: : user IP = (?P<src_ip>\S{1,64}))?",
     rf"User authentication (?P<action>succeeded|failed): IP(?: address:| =) {_ip('src')}, Uname: (?P<user>\S{{1,256}})",
-    rf"Auth(?:entication|orization) (?P<action>\w{{1,16}}) for user '(?P<user>[^']{{0,256}})' from {_SRC} to {_DST}",
+    rf"Auth(?:entication|orization) (?P<action>\w{{1,16}}) for user '(?P<user>[^']{{0,256}})'(?!.*' from ) "
+    rf"from {_SRC} to {_DST}",
     r"User '(?P<user>[^']{0,256})' executed (?:the '(?P<command>.*)' command|cmd: (?P<cmd>.*))",
     r"User '(?P<user>[^']{0,256})', running '[^']{0,64}' from IP (?P<src_ip>[^\s,]{1,64}), executed '(?P<command>.*)'",
     rf"(?:Group = (?P<group>[^,]{{0,128}}), )?(?:Username = (?P<user>[^,]{{0,256}}), )?IP = {_ip('src')}, "
@@ -109,12 +114,12 @@ ASA = (
     rf"from {_SRC} to {_DST}",
     rf"(?:(?P<user>[^@\s]{{1,256}})@)?{_ip('src')}(?:\([^)]{{0,256}}\))? Accessed (?:JAVA )?URL (?:[^@\s]{{1,256}}@)?"
     rf"{_ip('dst')}:(?P<url>.*)",
-    rf"(?P<action>Access denied) URL (?P<url>\S{{1,2048}}) SRC {_ip('src')} DEST {_ip('dst')}",
+    rf"(?P<action>Access denied) URL (?P<url>\S{{1,2048}}) SRC (?!.* SRC ){_ip('src')} DEST {_ip('dst')}",
 )
 
 IOS = (
     r"Login (?P<action>failed|Success) \[user: (?P<user>[^\]]{0,256})\] \[Source: (?P<src_ip>[^\]]{1,64})\] "
-    r"\[localport: (?P<dst_port>\d{1,5})\](?: \[Reason: (?P<reason>[^\]]{0,256})\])?",
+    r"(?!.*\] \[Source: )\[localport: (?P<dst_port>\d{1,5})\](?: \[Reason: (?P<reason>[^\]]{0,256})\])?",
     r"User:(?P<user>\S{1,256}) +logged command:(?P<command>.*)",
     r"Configured from (?P<method>\S{1,64}) by (?P<user>\S{1,256}) on (?P<tty>\S{1,64})(?: \((?P<src_ip>[^)]{1,64})\))?",
     r"(?: {0,2}\w{1,16}(?:/\d{1,3})?: \w{1,32}: {1,2})?(?:access-)?list (?P<rule_name>\S{1,128}) (?:\(\d+\) )?"
@@ -123,7 +128,7 @@ IOS = (
     r"Authentication failure for SNMP req from host (?P<src_ip>\S{1,64})",
     rf"neighbor {_ip('dst')} (?P<action>Up|Down)",
     r"New (?P<service>\w{1,16}) connection(?: for user (?P<user>[^,\s]{1,256}))?, source (?P<src_ip>\S{1,64}) "
-    r"destination (?P<dst_ip>[^\s,]{1,64})(?:,[^,]{0,64}?)? (?P<action>ACCEPTED|REJECTED)",
+    r"(?!.*, source )destination (?P<dst_ip>[^\s,]{1,64})(?:,[^,]{0,64}?)? (?P<action>ACCEPTED|REJECTED)",
     r"User (?P<user>\S{1,256}) has exited tty session \d+ ?\((?P<src_ip>[^)]{1,64})\)",
 )
 """IOS, IOS-XR, NX-OS and small business switches."""
@@ -143,6 +148,6 @@ def ftd(message: str) -> dict[str, Any]:
     """The fields of such an event; none of any other message."""
     fields: dict[str, Any] = {}
     for name, value in _PAIR.findall(message) if "SrcIP: " in message else ():
-        if value and name in FTD:
-            fields[name] = fields[FTD[name]] = value
+        if value and name in FTD:  # of a repeated key the first: what a client says of itself stands behind
+            fields.setdefault(FTD[name], fields.setdefault(name, value))
     return fields

@@ -109,6 +109,17 @@ def kind_of(name: str) -> str | None:
 _NESTED = frozenset({dict, list})
 
 
+MAX_NAME = 4096
+TOO_LONG = ".".join("x" * 100)
+"""Stands for a longer name of a nested value: each of an event that nests a thousand long ones would take a megabyte.
+It has more parts than ``redact.DEPTH``, so it counts as redacted."""
+
+
+def below(name: str, key: str) -> str:
+    """The dotted name of what an object of this ``name`` has as ``key``."""
+    return f"{name}.{key}" if len(name) + len(key) < MAX_NAME else TOO_LONG
+
+
 def leaves(fields: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
     """Names and values, those within objects and lists by their dotted names, in order; at most ``MAX_VALUES`` values
     are visited."""
@@ -118,7 +129,7 @@ def leaves(fields: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
             return
         name, value = stack.pop()
         if isinstance(value, dict):
-            stack.extend((f"{name}.{key}", inner) for key, inner in reversed(list(value.items())))
+            stack.extend((below(name, key), inner) for key, inner in reversed(list(value.items())))
         elif isinstance(value, list):
             stack.extend((name, inner) for inner in reversed(value[:MAX_VALUES]))
         else:

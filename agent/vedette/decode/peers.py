@@ -143,7 +143,8 @@ _PORT = re.compile(r"(?:%[\w.-]{1,32})?[\])>'\"]{0,2}(?::|#| port |\()(\d{1,5})(
 _NETWORK = re.compile(r"/\d{1,2}(?![\w.])")
 _KEY = re.compile(r"([A-Za-z_][\w.-]*)=[\"'\[(<]{0,2}\Z")
 _LABEL = re.compile(r"(?<![\w.-])[A-Za-z_][\w-]*[\"']?:[ \"'\[(<]{0,3}\Z")
-_AGENT = re.compile(r"Mozilla/[^\"]*")
+_BROWSER = "Mozilla/"
+_AGENT = re.compile(_BROWSER + r"[^\"]*")
 """The name that a browser calls itself by, with versions; without quotes no one knows where it ends."""
 _WORDS = re.compile(r"->|=>|//|(?<![\w.@+-])\w(?:[\w.@+]|-(?!>))*")
 _MAPPED = "::ffff:"
@@ -177,11 +178,12 @@ _FORM_ALONE = " authenticator failed for "
 """Its messages have one layout: where that is not met, a client's name broke it."""
 _IP = r"(?P<src_ip>[0-9A-Fa-f.:]{2,45})"
 FORMS = (
-    # Asterisk: what a client calls itself stands before; of repeated parts the last is Asterisk's own
+    # Asterisk: what a client calls itself stands before, and its Call-ID behind "failed for" as well
     ('RemoteAddress="IPV', rf'.*,RemoteAddress="IPV[46]/\w{{2,4}}/{_IP}/(?P<src_port>\d{{1,5}})"'),
     (
         " failed for '",
-        r".* failed for '\[?(?P<src_ip>[\d.]{7,15}|[0-9A-Fa-f:.]{2,45}(?=[\]']))\]?(?::(?P<src_port>\d{1,5}))?'",
+        r"(?>.*? failed for ')(?:.* failed for '|"
+        r"\[?(?P<src_ip>[\d.]{7,15}|[0-9A-Fa-f:.]{2,45}(?=[\]']))\]?(?::(?P<src_port>\d{1,5}))?')",
     ),
     # Exim: H=NAME (HELO) [IP]:PORT I=[OURS]; the HELO may hold an address, and so may what follows
     (
@@ -208,9 +210,9 @@ FORMS = (
     # pure-ftpd: (USER@HOST) [LEVEL]
     ("@", rf"\((?:\?|(?P<user>[^\s()]{{1,256}}))@{_IP}\) \[[A-Z]{{4,8}}\] "),
     # MySQL: 'USER'@'HOST'
-    ("'@'", rf".{{0,128}}?(?:user|connection) (?:.{{0,300}} )??'(?P<user>[^']{{0,128}})'@'{_IP}'(?: |$)"),
+    ("'@'", rf".*'@'.*'@'|.{{0,128}}?(?:user|connection) (?:.{{0,300}} )??'(?P<user>[^']{{0,128}})'@'{_IP}'(?: |$)"),
     # Zimbra: [ip=WHOSE CONNECTION;oip=THE CLIENT'S;]
-    (";oip=", rf".{{0,512}}?;oip={_IP};(?:.{{0,1024}}?\baccount=(?P<user>[^;\s]{{1,256}});)?"),
+    (";oip=", rf"(?:(?!;ua=).){{0,512}}?;oip={_IP};(?:.{{0,1024}}?\baccount=(?P<user>[^;\s]{{1,256}});)?"),
     # Drupal: SITE|TIME|TYPE|IP|URI|REFERER|UID|LINK|MESSAGE
     ("|user|", rf"[^|]{{1,255}}\|\d{{10}}\|user\|{_IP}\|"),
     # Oracle's messaging server: tr="TCP|OURS|PORT|THEIRS|PORT"
@@ -219,10 +221,11 @@ FORMS = (
     (" IP: ", rf".* username: (?P<user>.*) IP: {_IP}\s*\Z"),
     # Froxlor: before a login its user is the address
     ('{"source":"login"', rf'.*\{{"source":"login","action":"\d{{1,5}}","user":"{_IP}"\}}[ \[\]]*\Z'),
-    # SOGo, whose client may have come by way of others
+    # SOGo, whose client may have come by way of others: of private networks, or it may have named one itself
     (
         "SOGoRootPage ",
-        rf".{{0,64}}?SOGoRootPage Login from '{_IP}[^']{{0,255}}' for user '(?P<user>[^']{{0,256}})'",
+        rf".{{0,64}}?SOGoRootPage Login from '(?:{_IP}"
+        r"(?:, (?:10|127|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.[\d.]{3,11})*' for user '(?P<user>[^']{0,256})')?",
     ),
     # scanlogd: SOURCE[:PORT] to TARGET ports …
     (" ports ", r"(?P<src_ip>[\d.]{7,15}|[0-9A-Fa-f:]{2,45})(?::(?P<src_port>\d{1,5}))? to \S{1,64} ports \d"),
@@ -231,11 +234,12 @@ FORMS = (
     # Samba's audit: user [DOMAIN]\[USER] … remote host [ipv4:IP:PORT]
     (
         "remote host [",
+        r".* remote host \[.* remote host \[|"
         rf".{{0,128}}?user \[[^\]]{{0,256}}\]\\\[(?P<user>[^\]]{{0,256}})\] .{{1,512}} remote host \[ipv[46]:{_IP}:"
         r"(?P<src_port>\d{1,5})\]",
     ),
 )
-"""(What a message must hold, the layout from its start)."""
+"""(What a message must hold, the layout from its start: where what tells the peer stands twice, one without a peer)."""
 
 
 @cache
@@ -297,7 +301,9 @@ def read(message: str, user_known: bool = False) -> dict[str, str]:
                 return _of_form(match)
             if needle is _FORM_ALONE and needle in message:
                 return {}
-        addresses = list(islice(_addresses(message, claimed(message, lower)), MAX_ADDRESSES + 1))
+        # A browser's name without quotes may end anywhere: an address behind it is no peer, but contradicts others.
+        spans = [(a, b) for a, b in claimed(message, lower) if message[a - 1] == '"' or message[a : a + 8] != _BROWSER]
+        addresses = list(islice(_addresses(message, spans), MAX_ADDRESSES + 1))
     fields: dict[str, str] = {}
     peer = _peer(message, lower, addresses) if 0 < len(addresses) <= MAX_ADDRESSES else None
     if peer is not None:
@@ -315,7 +321,7 @@ def read(message: str, user_known: bool = False) -> dict[str, str]:
 
 def claimed(message: str, lower: str = "") -> list[tuple[int, int]]:
     """Where ``message`` has what a client chose: its browser, the names in quotes it logs in with."""
-    spans = [match.span() for match in _AGENT.finditer(message)] if "Mozilla/" in message else []
+    spans = [match.span() for match in _AGENT.finditer(message)] if _BROWSER in message else []
     lower = lower or lowered(message)
     for pattern in _compiled(_QUOTED_USERS) if any(map(message.__contains__, "'\"`[<")) else ():
         spans += (match.span(match.lastindex or 0) for match in pattern.finditer(lower))
@@ -361,7 +367,9 @@ def _peer(message: str, lower: str, addresses: list[_Address]) -> _Address | Non
         if not verdict and not (peers is named and _speaks_of(lower, _REFUSAL)):
             return None
     peer = next(iter(peers.values()))
-    return None if peer.text in _NOBODY or _FROM_A_NAME.search(message, peer.end) else peer
+    if peer.text in _NOBODY or message.rfind(_BROWSER, 0, peer.start) > message.rfind('"', 0, peer.start):
+        return None
+    return None if _FROM_A_NAME.search(message, peer.end) else peer
 
 
 def _is_address(text: str) -> bool:

@@ -5,7 +5,7 @@ log in), ``target_user`` is acted on, ``src_ip``/``src_port`` is the peer, ``com
 
 Every pattern is linear in the message: a run that may be long ends at a literal or is atomic. Where a sender chooses
 part of a text (the user name of a failed login), the pattern reads what follows it from the end, so that a crafted
-name cannot pose as the peer.
+name cannot pose as the peer; where what tells the peer may stand twice, it gives none.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _INVALID = r"(?:invalid user |illegal user )?"
 
 _PAM_HEAD = r"pam_\w+\((?P<pam_service>[^:)]*):(?P<pam_type>\w+)\): "
 _PAM_FAILURE = (
-    # Some daemons put into ruser what the client calls itself: the first rhost may then be part of it.
+    # Daemons of FTP, and Dovecot, put into ruser what the client calls itself: the first rhost may be part of it.
     r"(?:PAM )?(?:(?P<failures>\d+) more )?authentication failures?;(?: logname=(?P<logname>\S*))? uid=(?P<uid>\d*)"
-    r"(?: euid=(?P<euid>\d*))?(?: tty=(?P<tty>\S*))?(?: ruser=(?P<ruser>|(?>\S+)(?!.* rhost=.* rhost=)))?"
+    r"(?: euid=(?P<euid>\d*))?(?: tty=(?P<tty>\S*))?"
+    r"(?: ruser=(?P<ruser>(?<!(?:ftp|cot) ruser=)(?! rhost=\S* rhost=)|(?>\S*)(?!.* rhost=.* rhost=)))?"
     r" rhost=(?P<rhost>(?P<src_ip>\S+)?)"
     r"(?: +user=(?P<user>\S(?:.*\S)?))?"
 )
@@ -38,14 +39,17 @@ PAM = (
     r"session (?P<action>opened|closed) for user (?P<user>\S+)" + _BY,
 )
 _NOTE = r"(?:kernel:\[ *\d+\.\d+\]: )?(?:error: |fatal: |\[ID \d+ \S+\] )?"
+_LOGIN = rf"{_NOTE}(?:Failed|Accepted|Postponed|Partial) (?P<auth_method>[^\s/]++)\S*+"
 _TO_PEER = (
     r"(?:Unable to negotiate with|(?:banner exchange|ssh_dispatch_run_fatal): Connection from"
     r"|Timeout, client not responding from|Read error from remote host)"
 )
 SSHD = (
-    # The oldest servers end in the remote user's name, which its sender chose: the address before it is the peer's.
-    rf"{_NOTE}(?:Failed|Accepted) (?P<auth_method>[^\s/]++)\S*+ for {_INVALID}(?P<user>\S*+) {_FROM} ssh1: ruser ",
-    rf"{_NOTE}(?:Failed|Accepted|Postponed|Partial) (?P<auth_method>[^\s/]++)\S*+ for {_INVALID}(?P<user>.*) {_FROM}"
+    # Behind the address the oldest servers have the remote user's name, others a certificate's, which their senders
+    # chose: the address is the peer's if no user's name can have brought it.
+    rf"{_LOGIN} for {_INVALID}(?P<user>\S*+) {_FROM} ssh\d?: (?:ruser|(?P<key_type>\S+) (?P<key_fingerprint>\S+) ID) "
+    r"(?!.* from \S+ port \d)",
+    rf"{_LOGIN} for (?!(?>.*? ssh\d?: ).* from ){_INVALID}(?P<user>.*) {_FROM}"
     r"(?: ssh\d?(?:: (?P<key_type>\S+) (?P<key_fingerprint>\S+))?)?",
     rf"{_NOTE}(?:Invalid|Illegal) user (?P<user>.*) {_FROM}",
     # The reason names who the client was and who it wants to be: the peer is read if there is no other port.
@@ -62,8 +66,8 @@ SSHD = (
     rf"{_NOTE}(?P<user>ROOT) LOGIN REFUSED FROM {_ADDRESS}(?: port (?P<src_port>\d+))?",
     rf"{_NOTE}PAM: (?>(?P<reason>.*?) for ){_INVALID}(?P<user>.*) from {_IP}",
     rf"{_NOTE}{_TO_PEER} {_ADDRESS} port (?P<src_port>\d+)(?:: (?P<reason>.*))?",
-    rf"(?!.* port \d.* port \d){_NOTE}{_TO_PEER} (?:authenticating |invalid )?user (?P<user>.*) {_ADDRESS} "
-    r"port (?P<src_port>\d+)(?:: (?P<reason>.*))?",
+    rf"{_NOTE}{_TO_PEER} (?:.* port \d.* port \d|(?:authenticating |invalid )?user (?P<user>.*) {_ADDRESS} "
+    r"port (?P<src_port>\d+)(?:: (?P<reason>.*))?)",
     rf"{_NOTE}Bad protocol version identification '(?P<identification>.*)' {_FROM}",
     rf"{_NOTE}kex_exchange_identification: (?P<reason>.*)",
     rf"{_NOTE}(?:(?:Did not receive identification string|Received disconnect|Connection) from|Closing connection to) "
@@ -103,7 +107,7 @@ PKEXEC = (
 POLKITD = (
     r"Operator of (?P<session>\S+) (?P<result>successfully authenticated|FAILED to authenticate) "
     r"(?:as unix-user:(?P<target_user>\S+) )?(?>to gain .*?for action )(?P<action>\S++).*\(owned by unix-user:"
-    r"(?P<user>[^)]*)\)",
+    r"(?P<user>[^()]*)\)",
 )
 DOAS = (
     r"(?P<user>\S+) ran command (?P<command>.*) as (?P<target_user>\S+)(?: from (?P<pwd>.*))?",
@@ -188,13 +192,15 @@ SYSTEMD = (
 )
 
 _TIME = r"(?:\d{10}: )?"
+_DENIED = r" \(d\d, q\d, r\d, m\d+, '"
 MOSQUITTO = (
     _TIME + r"New client connected from (?P<src_ip>\S+):(?P<src_port>\d+) as "
     r"(?>(?P<client_id>.*) \(p)\d, c\d, k\d+(?:, u'(?P<user>.*)')?\)",
     _TIME + r"New connection from (?P<src_ip>\S+):(?P<src_port>\d+) on port (?P<dst_port>\d+)",
-    _TIME + r"Denied (?P<action>PUBLISH|SUBSCRIBE) from (?>(?P<client_id>.*) \(d)\d, q\d, r\d, m\d+, '(?P<topic>.*)',",
-    _TIME + r"Client (?>(?P<client_id>.*?)(?: \[(?P<src_ip>[^\]\s]+):(?P<src_port>\d+)\])? disconnected)"
-    r"(?:, (?P<reason>.*))?",
+    rf"{_TIME}Denied (?P<action>PUBLISH|SUBSCRIBE) from "
+    rf"(?:(?>(?P<client_id>.*?){_DENIED})(?!.*{_DENIED})(?P<topic>.*)',)?",
+    _TIME + r"Client (?!(?>.*? disconnected).* disconnected)"
+    r"(?>(?P<client_id>.*?)(?: \[(?P<src_ip>[^\]\s]+):(?P<src_port>\d+)\])? disconnected)(?:, (?P<reason>.*))?",
     _TIME + r"(?:Socket error on client|Bad socket read/write on client) (?P<client_id>[^\s,:]+)",
     _TIME + r"Client (?P<client_id>.*) "
     r"(?:already connected, closing old connection|closed its connection|has exceeded timeout)",
@@ -214,7 +220,7 @@ VSFTPD = (
     r"Client \"(?P<src_ip>[^\"]*)\"",
     r"(?:\[pid \d+\] )?CONNECT: Client \"(?P<src_ip>[^\"]*)\"",
 )
-NGINX = (r"(?:[\d/]{10} [\d:]{8} )?\[(?P<level>\w+)\] \d+#\d+: (?>.*?, client: )(?P<src_ip>[^,\s]+)(?!.*, client: )",)
+NGINX = (r"(?:[\d/]{10} [\d:]{8} )?\[(?P<level>\w+)\] \d+#\d+: (?>.*?, client: )(?P<src_ip>[^,\s]++)(?!.*, client: )",)
 APACHE = (rf"(?>.*?\[(?:client|remote) ){CLIENT}\]",)
 NAMED = (
     r"(?:[\w-]{1,32}: )?(?:\w{1,16}: )?client (?:@\S+ )?(?P<src_ip>[^\s#]+)#(?P<src_port>\d+)"
@@ -244,16 +250,18 @@ POSTFIX = (
     r"authentication failed)?(?:.{0,512}?, sasl_username=(?P<user>\S{1,256}))?",
 )
 SENDMAIL = (
-    r"\w{6,20}: to=(?>.*?relay=)[^\s,\[]{0,255} ?\[(?:IPv6:)?(?P<dst_ip>[0-9A-Fa-f.:]{2,45})\]",
+    r"\w{6,20}: to=(?>.*?relay=)[^\s,\[]{0,255} ?\[(?:IPv6:)?(?P<dst_ip>[0-9A-Fa-f.:]{2,45})\](?!.*relay=)",
     r"\w{6,20}: to=",
-    r"(?>.*?relay=)(?P<src_host>[^\s,\[]{0,255}) ?\[(?:IPv6:)?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]",
-    r"(?>[^\[]{0,512})\[(?:IPv6:)?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]",
+    r"(?>.*?relay=)(?P<src_host>[^\s,\[]{0,255}) ?\[(?:IPv6:)?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\](?!.*relay=)",
+    r"(?>.*?relay=)",
+    r"(?>[^\[<@]{0,512})\[(?:IPv6:)?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]",
 )
+_WHOSE = r",[0-9A-Fa-f.:]{2,45}(?:,<[^)>]{0,64}>)?\)"
 DOVECOT = (
     # DATABASE(USER,IP[,<SESSION>]): behind the names of processes
     r"(?:(?:conn |Info|Error|Warning|[a-z][\w:-]{0,32})(?: ?\([^()]{0,128}\))?(?:<[^>]{0,64}>)?(?:: | )){0,6}"
     r"(?:pam|sql|ldap|passwd-file|passwd|shadow|static|lua|oauth2|checkpassword|bsdauth|dict|imap|policy|passdb|userdb)"
-    r"\((?P<user>[^,()]{1,256}),(?P<src_ip>[0-9A-Fa-f.:]{2,45})(?:,[^)]{0,128})?\)",
+    rf"\((?:(?>.*?{_WHOSE}).*{_WHOSE}:|(?P<user>[^,()]{{1,256}}),(?P<src_ip>[0-9A-Fa-f.:]{{2,45}})(?:,[^)]{{0,128}})?\))",
 )
 COURIER = (
     r"LOGIN FAILED, (?:method=\S+, )?user=(?P<user>.*), ip=\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]",
@@ -261,9 +269,11 @@ COURIER = (
 )
 _FAILED = r"(?:[Ii]nvalid|[Nn]on-existent|[Ff]ailed) login (?:as|for) (?P<user>.*) from (?P<src_ip>[0-9A-Fa-f.:]{2,45})"
 WEBMIN = (_FAILED,)
+_CUBE = r"[0-9A-Fa-f:.]{2,45}(?<!\.)"
+_CUBE_END = r"(?=\(X-|\. [A-Z]| in session|\s*$)"
 ROUNDCUBE = (
-    r"(?:<\w+> )?(?:IMAP Error: )?(?:Login failed|Failed login|FAILED login) for (?P<user>.*?) from "
-    r"(?P<src_ip>[0-9A-Fa-f:.]{2,45}(?<!\.))(?=\(X-|\. [A-Z]| in session|\s*$)",
+    r"(?:<\w+> )?(?:IMAP Error: )?(?:Login failed|Failed login|FAILED login) for "
+    rf"(?>(?P<user>.*?) from (?P<src_ip>{_CUBE}){_CUBE_END})(?!.* from {_CUBE}{_CUBE_END})",
 )
 FAIL2BAN = (
     r"(?:fail2ban\.\S+ +(?:\[\d+\])?: )?(?:[A-Z]{4,8} +)?\[(?P<jail>[^\]]{1,64})\] "
@@ -271,12 +281,8 @@ FAIL2BAN = (
 )
 OPENVPN = (r"(?:us=\d{1,6} )?(?:TLS: )?(?P<src_ip>[0-9.]{7,15}|\[[0-9A-Fa-f:]{2,45}\]):(?P<src_port>\d{1,5}) ",)
 HAPROXY = (r"(?P<src_ip>[0-9A-Fa-f.:]{2,45}):(?P<src_port>\d{1,5}) \[",)
-ASTERISK = (
-    r"(?:[A-Z]{3,8}\[\d+\](?:\[C-\w+\])?:? )?(?>.*? failed for )'(?P<src_ip>[0-9.]{7,15})(?::(?P<src_port>\d{1,5}))?'",
-)
 SLAPD = (r"conn=\d+ fd=\d+ ACCEPT from IP=(?P<src_ip>[0-9.]{7,15}|\[[0-9A-Fa-f:]{2,45}\]):(?P<src_port>\d{1,5})",)
 SUHOSIN = (r"ALERT - (?P<reason>.*) \(attacker '(?P<src_ip>[^']{2,45})'",)
-SOGO = (r"(?:SOGoRootPage )?Login from '(?P<src_ip>[^',]{2,45})[^']{0,255}' for user '(?P<user>[^']{0,256})'",)
 CYRUS = (
     r"(?:badlogin|login): (?P<src_host>[^\s\[]{0,255}) ?\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\] (?P<auth_method>\S{1,32})",
 )

@@ -240,11 +240,11 @@ PROGRAMS: Mapping[str, Program] = {
         ("timsieved", "sieve", "imap", "imaps", "pop3", "pop3s", "nntp"), _row("cyrus mail", *phrases.CYRUS)
     ),
     "roundcube": _row("roundcube mail", *phrases.ROUNDCUBE),
-    "sogod": _row("sogo mail", *phrases.SOGO),
+    "sogod": _row("sogo mail"),
     "webmin": _row("webmin auth", *phrases.WEBMIN),
     **dict.fromkeys(("openvpn", "ovpn-server"), _row("openvpn vpn", *phrases.OPENVPN, pairs=False)),
     "haproxy": _row("haproxy", *phrases.HAPROXY, categories="webserver", pairs=False, reader=access.read),
-    "asterisk": _row("asterisk", *phrases.ASTERISK),
+    "asterisk": _row("asterisk"),
     "slapd": _row("slapd", *phrases.SLAPD, remote=False),
     "suhosin": _row("suhosin", *phrases.SUHOSIN, categories="webserver"),
     "danted": _row("dante", *phrases.DANTE),

@@ -94,8 +94,8 @@ NOTHING_SHOWN = Shown()
 
 def _remembered(of_name: Callable[[str], T]) -> Callable[[str], T]:
     """But for long names: a sender may write them."""
-    kept = lru_cache(maxsize=4096)(of_name)
-    return lambda name: kept(name) if len(name) <= entities.MAX_KEPT else of_name(name)
+    cached = lru_cache(maxsize=4096)(of_name)
+    return lambda name: cached(name) if len(name) <= entities.MAX_KEPT else of_name(name)
 
 
 class Redaction:
@@ -470,7 +470,7 @@ class Case:
             last = "" if listed else name.rpartition(".")[2].lower()
             if isinstance(value, dict):
                 wholes[last] += 1
-                stack += [(f"{name}.{key}", inner, False) for key, inner in value.items()]
+                stack += [(entities.below(name, key), inner, False) for key, inner in value.items()]
             elif isinstance(value, list):
                 wholes[last] += 1
                 stack += [(name, inner, True) for inner in value]

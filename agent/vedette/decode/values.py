@@ -115,6 +115,11 @@ def lowered(text: str) -> str:
     return lower if len(lower) == len(text) else "".join(c if len(c.lower()) != 1 else c.lower() for c in text)
 
 
+def text_of(value: Any) -> str:
+    """The text of a scalar; empty for what is empty, and for lists and objects, which may nest too deep for ``str``."""
+    return str(value) if value and not isinstance(value, (dict, list)) else ""
+
+
 def scalars(stack: list[Any]) -> list[str]:
     """All scalars below the values of ``stack`` (which is emptied), in the reverse of their order; null is none."""
     texts: list[str] = []

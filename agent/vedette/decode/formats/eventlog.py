@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from vedette.decode.formats.base import Seen, source, union
+from vedette.decode.values import text_of
 from vedette.model.event import Source
 
 _REGISTRY = {
@@ -139,7 +140,6 @@ AS_SYSMON: Mapping[str, str] = {
     "SubjectLogonId": "LogonId",
 }
 
-
 BY_PROVIDER: Mapping[str, str] = {
     "security": "security",
     "microsoft-windows-security-auditing": "security",
@@ -171,7 +171,6 @@ TELLING: Mapping[str, str] = {
 ACTORS = ("Image", "SourceImage", "NewProcessName", "ScriptBlockText")
 """Fields of which an event without an event id has one, beside one of ``TELLING``."""
 
-
 PLACED_BY = ("EventID", "Channel", "Provider_Name")
 """Fields that ``source_of`` asks for; of an event without ``Channel`` also those of ``TELLING``, and ``EventType`` of
 what was done to the registry."""
@@ -182,7 +181,7 @@ _UNSAID = ("", "forwardedevents")
 
 def source_of(fields: Seen) -> Source:
     """Where an event with these fields belongs."""
-    event_id, channel, provider = (str(fields.get(name) or "")[:256] for name in PLACED_BY)
+    event_id, channel, provider = (text_of(fields.get(name))[:256] for name in PLACED_BY)
     if event_id == "12":
         event_id += _verb(fields)
     if channel.lower() not in _UNSAID:
@@ -191,13 +190,12 @@ def source_of(fields: Seen) -> Source:
     if _REGISTERED in kinds and (verb := _verb(fields)):
         kinds = kinds - {_REGISTERED} | {_REGISTRY[verb]}
     telling = " ".join(sorted(kinds))
-    return _may_be(event_id, provider, telling, str(fields.get(ACTORS[0], "")).startswith("/"))
+    return _may_be(event_id, provider, telling, text_of(fields.get(ACTORS[0])).startswith("/"))
 
 
 def _verb(fields: Seen) -> str:
     """A key of ``_REGISTRY``; empty: ``EventType`` says none."""
-    kind = str(fields.get("EventType") or "")[:8].lower()
-    return next((verb for verb in _REGISTRY if kind.startswith(verb)), "")
+    return next((verb for verb in _REGISTRY if text_of(fields.get("EventType"))[:8].lower().startswith(verb)), "")
 
 
 @lru_cache(maxsize=1024)

@@ -14,6 +14,7 @@ import re
 
 from vedette.decode.formats import eventlog
 from vedette.decode.formats.base import Fields, Seen
+from vedette.decode.values import text_of
 
 _DATA = re.compile(
     r"<(?:[\w-]{1,64}:)?(?!(?:Event|User)Data\b)([A-Za-z_][\w.-]{0,127})((?:\s[^<>]{0,1024}?)?)"
@@ -88,9 +89,9 @@ def complete(fields: Fields, event: Seen) -> None:
     if not (_PARAMETERS.isdisjoint(fields) and _PARAMETERS.isdisjoint(event)):
         seen = {**fields, **event}
         fields.setdefault("Data", [seen[name] for name in sorted(_PARAMETERS & seen.keys(), key=_number)])
-    if str(event.get("EventID", fields.get("EventID"))) == "4688":
+    if text_of(event.get("EventID", fields.get("EventID"))) == "4688":
         seen = {**fields, **event}
-        if str(seen.get("Channel") or "security").lower() == "security":
+        if (text_of(seen.get("Channel")) or "security").lower() == "security":
             for own, name in eventlog.AS_SYSMON.items():
                 if own in seen:
                     fields.setdefault(name, seen[own])

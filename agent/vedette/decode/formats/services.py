@@ -6,6 +6,7 @@ from vedette.decode import peers
 from vedette.decode.computed import compute
 from vedette.decode.formats.base import Fields, Seen
 from vedette.decode.formats.table import CLIENTS, SURICATA_NAMES, USERS
+from vedette.decode.values import text_of
 
 
 def nothing(event: Seen) -> Fields:
@@ -16,7 +17,7 @@ def is_kubernetes(event: Seen) -> bool:
     if "auditID" not in event or "verb" not in event:
         return False
     version = event.get("apiVersion")  # of an item of a list the list has it
-    return "stage" in event if version is None else str(version).startswith("audit.k8s.io/")
+    return "stage" in event if version is None else text_of(version).startswith("audit.k8s.io/")
 
 
 def is_opencanary(event: Seen) -> bool:
@@ -55,7 +56,7 @@ def client(event: Seen) -> Fields:
 
 
 def _endpoint(value: object) -> Fields:
-    return dict(peers.endpoint(str(value)))
+    return dict(peers.endpoint(text_of(value)))
 
 
 _CLIENT_SET = frozenset(CLIENTS)

@@ -27,6 +27,7 @@ from typing import Any
 from vedette.decode.formats import eventlog, eventxml
 from vedette.decode.formats.base import Fields, Seen
 from vedette.decode.formats.table import BEAT_NAMES, FLAT_NAMES, TOGETHER, WINDOWS_NAMES
+from vedette.decode.values import text_of
 from vedette.model.event import Source
 
 _VALUE = ("#text", "text", "Value", "value")
@@ -96,7 +97,7 @@ def in_ecs(event: Seen) -> dict[str, object]:
     if ("event" not in event and "event.code" not in event) or (code := named("event", "code")) is None:
         return {}
     provider = named("event", "provider") or named("event", "module")
-    name = str(provider or "")[:256].lower()
+    name = text_of(provider)[:256].lower()
     kinds = (named("host", "os.type"), named("host", "os.family"), named("host", "os.platform"))
     if "windows" in kinds or name.startswith(eventlog.MICROSOFT) or name in eventlog.BY_PROVIDER:
         return {"EventID": code, "Provider_Name": provider} if provider else {"EventID": code}
@@ -262,6 +263,6 @@ def read(event: Seen) -> Fields:
 
 def source_of(event: Seen, further: Callable[[], Seen]) -> Source:
     """Where ``event`` belongs."""
-    if "EventID" in event and "Channel" in event and ("EventType" in event or str(event["EventID"]) != "12"):
+    if "EventID" in event and "Channel" in event and ("EventType" in event or text_of(event["EventID"]) != "12"):
         return eventlog.source_of(event)
     return eventlog.source_of({**further(), **event})

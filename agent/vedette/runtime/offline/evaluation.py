@@ -6,12 +6,12 @@ Audit records of one event are joined over chunks; an event that nothing has com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import tzinfo
 from typing import Any, NamedTuple
 
 from vedette.decode.decoder import Record
-from vedette.engine.join import GATHER_BYTES, REST, Joiner
+from vedette.engine.join import GATHER_BYTES, REST, Joined, Joiner
 from vedette.engine.match import Context, Engine, Match
 from vedette.model.event import Chunk, Frame, LogSource
 from vedette.plan.ir import Rule
@@ -47,16 +47,23 @@ class Found(NamedTuple):
     match: Match
 
 
+Failed = Callable[[int, Exception], None]
+"""Takes an event, and what was raised at it."""
+
+
 class Evaluation:
     """The matches in the frames of one log, whose offsets ascend.
 
     Between two frames all that evaluation remembers is in ``joiner``."""
 
-    def __init__(self, engine: Engine, contexts: Mapping[str, Context] | None = None) -> None:
-        """``contexts``: by input, else ``default``."""
+    def __init__(
+        self, engine: Engine, contexts: Mapping[str, Context] | None = None, failed: Failed | None = None
+    ) -> None:
+        """``contexts``: by input, else ``default``. ``failed`` takes an event at which a decoder raises, by its
+        offset, and the others are evaluated. None: what it raises ends the evaluation."""
         self.joiner = Joiner()
         self.default = Context()
-        self._engine, self._contexts = engine, dict(contexts or {})
+        self._engine, self._contexts, self._failed = engine, dict(contexts or {}), failed
 
     def frame(self, frame: Frame) -> Iterator[Found]:
         """What is complete with ``frame``, in the order in which events are."""
@@ -64,16 +71,25 @@ class Evaluation:
         yield from self.rest(frame.offset - GATHER_BYTES)
         context = self._contexts.setdefault(chunk.input, self.default)
         for event in engine.candidates(frame, self.joiner, context):
-            for match in engine.matches(event.frame.chunk, event, context):
+            for match in self._matches(event, context):
                 yield Found(event.frame.offset + event.start, event.frame.chunk, match)
 
     def rest(self, before: int = REST) -> Iterator[Found]:
         """Of events that begin before this offset, which wait for no further records."""
         while (left := self._engine.due(self.joiner, self._contexts, before=before)) is not None:
             chunk = left.frame.chunk
-            for match in self._engine.matches(chunk, left, self._contexts.get(chunk.input, self.default)):
+            for match in self._matches(left, self._contexts.get(chunk.input, self.default)):
                 yield Found(left.frame.offset, chunk, match)
             self.joiner.evaluated()
+
+    def _matches(self, event: Joined, context: Context) -> list[Match]:
+        try:
+            return self._engine.matches(event.frame.chunk, event, context)
+        except Exception as error:  # whatever an event does to a decoder, the others are evaluated
+            if self._failed is None:
+                raise
+            self._failed(event.frame.offset + event.start, error)
+            return []
 
 
 def evaluate(
@@ -84,19 +100,33 @@ def evaluate(
     logsource: LogSource = LogSource(),
     zone: tzinfo | None = None,
     silent: bool = False,
+    failed: Failed | None = None,
 ) -> Iterator[Detection]:
     """The detections in ``chunks``, in the order in which events are complete; the first event has number ``first``.
 
-    Rules that only correlations look at are left out unless ``silent``.
+    Rules that only correlations look at are left out unless ``silent``. ``failed``: as for ``Evaluation``, by number.
     """
-    rules, evaluation = engine.plan.rules, Evaluation(engine)
+
+    def lost(at: int, error: Exception) -> None:
+        assert failed is not None
+        failed(waiting[at] if at < offset else _number(chunk, at - offset, 0, first), error)
+
+    rules, evaluation = engine.plan.rules, Evaluation(engine, failed=failed and lost)
     evaluation.default = Context(zone, logsource)
     hidden = frozenset[str]() if silent else engine.plan.silent
     waiting, offset = dict[int, int](), 0
 
     def found(match: Match, number: int) -> Iterator[Detection]:
-        if rules[match.rule].id not in hidden:
-            yield Detection(rules[match.rule], number, match.record, engine.shown(match.rule, match.record))
+        if (rule := rules[match.rule]).id in hidden:
+            return
+        try:
+            fields = engine.shown(match.rule, match.record)
+        except Exception as error:  # the match holds, without fields
+            if failed is None:
+                raise
+            failed(number, error)
+            fields = {}
+        yield Detection(rule, number, match.record, fields)
 
     for chunk in chunks:
         seen, number = 0, first

@@ -79,7 +79,7 @@ class Worker:
         self._next = before.next_event
         self._journal = Journal(folder, *before.journal)
         self._engine.quarantine(before.quarantined)
-        self._evaluation = Evaluation(self._engine, self._contexts)
+        self._evaluation = Evaluation(self._engine, self._contexts, self._failed)
         if before.joiner is not None:
             self._evaluation.joiner.load(before.joiner)
         self._parent, self._began, self._saved, self._spent = os.getppid(), time.monotonic(), 0.0, 0.0
@@ -146,13 +146,18 @@ class Worker:
             raise
         except Exception:  # whatever an event does to a decoder, the other frames are evaluated
             self._report["failed"] += len(frame.chunk)
-            self._evaluation = Evaluation(self._engine, self._contexts)
+            self._evaluation = Evaluation(self._engine, self._contexts, self._failed)
+
+    def _failed(self, at: int, error: Exception) -> None:
+        if isinstance(error, MemoryError):
+            raise error
+        self._report["failed"] += 1
 
     def _rest(self) -> None:
         """No further records come to events that wait for some."""
         for match in self._evaluation.rest():
             self._match(match)
-        self._evaluation = Evaluation(self._engine, self._contexts)
+        self._evaluation = Evaluation(self._engine, self._contexts, self._failed)
 
     def _match(self, hit: Found) -> None:
         engine, record, report = self._engine, hit.match.record, self._report
