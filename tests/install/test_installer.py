@@ -172,6 +172,7 @@ def do():
     while True:  # until it comes
         time.sleep(0.01)
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also below nohup
 undone = []
 run = SimpleNamespace(place=SimpleNamespace(report=Twice(Path(os.devnull))), complete=False, do=do)
 run.undo, run.clean = lambda: undone.append("undone"), lambda: undone.append("clean")

@@ -330,6 +330,7 @@ def test_an_event_at_which_a_decoder_raises(
         return real(record, field)
 
     monkeypatch.setattr(Record, "get", raising)
+    monkeypatch.setattr("vedette.runtime.offline.hunt.RESIDENT_BYTES", 1 << 40)  # this process has others' memory
     folder = order(tmp_path / "hunt", plan, tmp_path / "raw")
     worker = Worker(folder)
     worker.run()
