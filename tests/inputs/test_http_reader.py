@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 pytest.importorskip("httptools", reason="an environment from before: make environment")
-from tests.inputs.push.reading import ended
+from vedette.inputs.batches import at_once
 from vedette.inputs.http_reader import HEADER_BYTES, REQUEST_BYTES, Body, HttpReader, unpacked
 from vedette.inputs.push.base import Refused, Request
 
@@ -20,7 +20,7 @@ def reader(most: int = 1000, refused: Refused | None = None) -> HttpReader:
 def opened(request: Request) -> Request:
     body = Body()
     body.add(request.body)
-    return request._replace(body=ended(unpacked(request, body)).whole())
+    return request._replace(body=at_once(unpacked(request, body)).whole())
 
 
 def post(body: bytes, *headers: str, path: str = "/events") -> bytes:

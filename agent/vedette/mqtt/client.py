@@ -98,7 +98,7 @@ class MqttClient:
         """Monotonic: when the last one was made."""
         self._tls = _tls(settings, session) if settings.url.startswith("mqtts:") else None
         self._topics: dict[str, None] = dict.fromkeys(subscriptions)
-        self._held: set[str] = set()
+        self._in_session: set[str] = set()
         """Topics that the session has, as the broker has answered in this life."""
         self._on_message = on_message
         self._on_session = on_session
@@ -224,8 +224,8 @@ class MqttClient:
         if self._closing.is_set():
             return "closed"
         if self.protocol == "5" or not (connection.had_session and self._session.retained_once):
-            self._held.clear()
-        while wanted := [topic for topic in self._topics if topic not in self._held]:
+            self._in_session.clear()
+        while wanted := [topic for topic in self._topics if topic not in self._in_session]:
             # A retained message that came with the first ones may have asked for more.
             if self._session.apart:
                 wanted = wanted[:1]
@@ -234,8 +234,8 @@ class MqttClient:
                 if not connection.busy:
                     raise TimeoutError
             answer.result()
-            self._held.update(wanted)
-        self._held -= self.refused.keys()
+            self._in_session.update(wanted)
+        self._in_session -= self.refused.keys()
         about = {"broker": self.settings.url, "client_id": self.client_id}
         if self.protocol == self.settings.protocol:
             log.info(Log.BROKER_CONNECTED, **about)
@@ -270,7 +270,7 @@ class MqttClient:
     def unsubscribe(self, topic: str) -> None:
         """Withdraw a subscription."""
         self.refused.pop(topic, None)
-        self._held.discard(topic)
+        self._in_session.discard(topic)
         if self._topics.pop(topic, "") is None and self._connection is not None and self.connected.is_set():
             self._connection.unsubscribe(topic)
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
 from vedette.inputs.framing import Run
 from vedette.inputs.http_listen import protocol_of
 from vedette.inputs.push.base import Answer, Request
-
-T = TypeVar("T")
 
 
 def read(path: str, body: bytes | object, kind: str = "application/json", **headers: str) -> tuple[list[bytes], Answer]:
@@ -35,16 +32,6 @@ def read(path: str, body: bytes | object, kind: str = "application/json", **head
 def split(joined: Run) -> list[bytes]:
     """Its events."""
     return [joined.data[start:end] for start, end in pairwise((0, *joined.ends))]
-
-
-def ended(steps: Generator[object, None, T]) -> T:
-    """What they return."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            value: T = done.value
-            return value
 
 
 def objects(events: list[bytes]) -> list[Any]:
