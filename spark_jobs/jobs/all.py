@@ -47,7 +47,7 @@ NAMES = tuple(str(command.name) for command, _ in COMMANDS)
 @click.option("--lookups", type=FOLDER, metavar="DIR", help="Folder of the lookups.")
 @click.option("--rules", type=FOLDER, metavar="PATH", help="Of coverage.  [default: LANDING/rules, if it is there]")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the report's page.")
-@click.option("--days", type=SPAN, default=1, show_default=True, help="Days that the report spans.")
+@click.option("--days", type=SPAN, metavar="N", help="Days that the report spans.  [default: the last 24 hours]")
 @click.option("--keep", multiple=True, metavar="TABLE=DAYS", help="Of maintain; may be repeated.")
 @click.option("--landing-days", type=SPAN, metavar="N", help="Of maintain: days of the landing that are kept.")
 @click.option("--skip", type=click.Choice(NAMES), multiple=True, help="Leave a job out; may be repeated.")
@@ -55,7 +55,8 @@ NAMES = tuple(str(command.name) for command, _ in COMMANDS)
 @click.option("--every", type=DURATION, metavar="TIME", help="Go on, looking each TIME (30s, 5m, …); else once.")
 def all_due(
     job: Job, landing: str | None, kafka: str | None, lookups: str | None, rules: str | None, html: Path | None,
-    days: int, keep: tuple[str, ...], landing_days: int | None, skip: tuple[str, ...], now: bool, every: float | None,
+    days: int | None, keep: tuple[str, ...], landing_days: int | None, skip: tuple[str, ...], now: bool,
+    every: float | None,
 ) -> str:  # fmt: skip
     """Run every job that is due, in one Spark session.
 
@@ -75,7 +76,7 @@ def all_due(
         "noise": ["--date", "yesterday"],
         "maintain": [f"--keep={setting}" for setting in keep]
         + ([] if landing_days is None else ["--landing", str(landing), "--landing-days", str(landing_days)]),
-        "report": ["--days", str(days), *([] if html is None else ["--html", str(html)])],
+        "report": [*([] if days is None else ["--days", str(days)]), *([] if html is None else ["--html", str(html)])],
     }
     with storage.one_writer(job.root, "all"):
         while True:

@@ -123,9 +123,11 @@ def days_options(days: int, what: str, most: int = MOST_DAYS) -> Callable[[Calla
     return added
 
 
-def date_option(what: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
-    """``--date`` (as ``last``)."""
-    return click.option("--date", "last", type=DAY, default="today", show_default=True, metavar="DAY",
+def date_option(
+    what: str, default: str = "today", said: str = ""
+) -> Callable[[Callable[..., str]], Callable[..., str]]:
+    """``--date`` (as ``last``); None where ``default`` is empty: ``said`` is what that stands for."""
+    return click.option("--date", "last", type=DAY, default=default or None, show_default=said or True, metavar="DAY",
                         help=f"{what}: YYYY-MM-DD, today or yesterday, in UTC.")  # fmt: skip
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
-from spark_jobs.common.period import Period
-from spark_jobs.tables.ask import LEVELS, Reader, severity, total, within
-from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
+from spark_jobs.common.period import Period, last_hours
+from spark_jobs.tables.ask import LEVELS, Reader, severity, time, total
+from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M, Table
 from spark_jobs.tables.tables import texts
 
 MAX_HEAT_SITES = 40
@@ -54,7 +54,7 @@ class Counts:
 
     now: Line
     before: Line
-    """Of as many days right before."""
+    """Of as many days, or hours, right before."""
     levels: tuple[Line, ...]
     """The most severe first."""
     hours: tuple[Line, ...]
@@ -87,11 +87,11 @@ ALERT_COLUMNS = """counted_at, coalesce(level, '') AS level, coalesce(rule_id, '
 def counts(reader: Reader, period: Period) -> Counts:
     """The figures of ``period``."""
     earlier = _before(period)
-    reader.view("win", WIN_5M, period.since, period.until)
-    reader.view("win_before", WIN_5M, earlier.since, earlier.until)
-    reader.view("entity", ENTITY_SITE_5M, period.since, period.until)
-    reader.view("host", HOST_1H, period.since, period.until)
-    reader.view("host_before", HOST_1H, earlier.since, earlier.until)
+    view_counts(reader, "win", WIN_5M, period)
+    view_counts(reader, "win_before", WIN_5M, earlier, period.start)
+    view_counts(reader, "entity", ENTITY_SITE_5M, period)
+    view_counts(reader, "host", HOST_1H, period)
+    view_counts(reader, "host_before", HOST_1H, earlier, period.start)
     reader.view("rules", RULES)
     view_alerts(reader, period)
     now, before = _sums(reader, "win", "host"), _sums(reader, "win_before", "host_before")
@@ -118,6 +118,12 @@ def lines(reader: Reader, sql: str) -> tuple[Line, ...]:
     return tuple(Line(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in rows)
 
 
+def view_counts(reader: Reader, name: str, table: Table, period: Period, end: datetime | None = None) -> None:
+    """Let ``name`` be the rows of a table of counts that are of ``period``, up to ``end``."""
+    only = "" if period.begin is None else _in("hour" if table is HOST_1H else "window_start", period, end)
+    reader.view(name, table, period.since, period.until, only=only)
+
+
 def view_alerts(reader: Reader, period: Period) -> None:
     """The view ``alerts``: all that may count in ``period``, whenever they landed; ``in_period`` tells."""
     # Not by day of receipt: that is the edge's, whose clock may stand at 1970.
@@ -126,11 +132,17 @@ def view_alerts(reader: Reader, period: Period) -> None:
 
 def in_period(period: Period) -> str:
     """SQL: whether a row of ``alerts`` counts in ``period``."""
-    return within("counted_at", period.since, period.until)
+    return _in("counted_at", period)
+
+
+def _in(column: str, period: Period, end: datetime | None = None) -> str:
+    return f"{column} >= {time(period.start)} AND {column} < {time(end or period.end)}"
 
 
 def _before(period: Period) -> Period:
-    """As many days right before."""
+    """As many days, or hours, right before."""
+    if period.begin is not None:
+        return last_hours(period.begin)
     last = period.first - timedelta(days=1)
     return Period(last - (period.last - period.first), last, period.start)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from spark_jobs.common.attack import TACTICS
@@ -26,6 +27,9 @@ MAX_SAMPLES = 5
 MAX_OF_KIND, MAX_ANOMALIES = 40, 200
 """Of each kind, rules that are new in the fleet apart, at least so many are listed where there are, the first by score:
 no kind crowds out another."""
+
+MAX_LASTING = 30
+"""Days before the last hours in which an anomaly may have begun that goes on in them."""
 
 MAX_NOISE = 50
 MAX_RISKS = 50
@@ -87,7 +91,7 @@ class Findings:
 
 def findings(reader: Reader, period: Period, rules: Mapping[str, Line]) -> Findings:
     """The findings of ``period``; the views ``win`` and ``alerts`` are those of ``figures.counts``."""
-    reader.view("anomalies", ANOMALIES, period.since, period.until)
+    view_anomalies(reader, period)
     kinds = reader.rows("SELECT kind, count(*) AS n FROM anomalies GROUP BY kind ORDER BY kind")
     listed = lines(reader, _columns(_BY_KIND, ANOMALIES, _ANOMALY_ORDER, MAX_ANOMALIES))
     anomalies = tuple(sorted(listed, key=lambda anomaly: -(anomaly.score or 0)))
@@ -131,6 +135,15 @@ _BY_KIND = f"""(SELECT *, row_number() OVER (PARTITION BY kind, site = '' ORDER 
 FROM anomalies) a"""
 
 
+def view_anomalies(reader: Reader, period: Period) -> None:
+    """The view ``anomalies`` of ``period``; where that is the last hours, with what began before and went on in it."""
+    if period.begin is None:
+        return reader.view("anomalies", ANOMALIES, period.since, period.until)
+    since = (period.first - timedelta(days=MAX_LASTING)).isoformat()
+    ended = "CASE WHEN kind IN ('burst', 'silence') THEN coalesce(ended_at, started_at) ELSE started_at END"
+    return reader.view("anomalies", ANOMALIES, since, period.until, only=f"{ended} >= {time(period.start)}")
+
+
 def _columns(view: str, table: Table, order: str, limit: int) -> str:
     """SQL: the columns of a table; texts and counts never null."""
     types = {field.name: field.dataType.simpleString() for field in table.columns.fields}
@@ -167,7 +180,8 @@ def _campaigns(reader: Reader, period: Period) -> tuple[Listed, int]:
     """Campaigns alive in the period, and how many of all these are open."""
     reader.view("campaigns", CAMPAIGNS, None, period.until)
     # A campaign that was taken back has no score.
-    alive = f"score > 0 AND last_seen >= CAST('{period.since} 00:00:00' AS TIMESTAMP)"
+    still = "false" if period.begin is None else "state = 'open'"
+    alive = f"score > 0 AND (last_seen >= {time(period.start)} OR {still})"
     is_open = total("CASE WHEN state = 'open' THEN 1 ELSE 0 END", "still_open")
     number = reader.only(f"SELECT count(*) AS n, {is_open} FROM campaigns WHERE {alive}")
     order = "score DESC, last_seen DESC, campaign_id"

@@ -79,6 +79,8 @@ class Pointer:
 
 def span(period: Period) -> str:
     """The period in words."""
+    if period.begin is not None:
+        return f"the last 24 hours up to {period.now:%A, %-d %B %Y, %H:%M}"
     if period.first == period.last:
         return f"{period.first:%A, %-d %B %Y}"
     return f"{period.first:%-d %B} to {period.last:%-d %B %Y}"

@@ -131,11 +131,10 @@ def _severest(alerts: Counter[int]) -> list[int]:
 
 def marks(campaign: Line, period: Period) -> list[tuple[float, float]]:
     """Left edges and widths of a campaign's steps in a strip of the period; what lies outside is at its edge."""
-    whole = (period.last - period.first).days + 1
-    width = max(1.0, STRIP / (whole * 24))
+    width = max(1.0, STRIP / period.hours)
     places = set()
     for step in campaign.steps:
-        share = (step["time"] - period.start) / timedelta(days=whole)
+        share = (step["time"] - period.start) / timedelta(hours=period.hours)
         if 0 <= share < 1:
             places.add(round(math.floor(share * STRIP / width) * width, 2))
     return [(x, round(width, 2)) for x in sorted(places)]
@@ -143,15 +142,16 @@ def marks(campaign: Line, period: Period) -> list[tuple[float, float]]:
 
 def _data(counts: Counts, period: Period) -> Markup:
     """JSON for the script: hours as UTC seconds, alerts of each level by hour. Numbers, and names from ``LEVELS``."""
-    first = int(period.start.timestamp())
-    hours = [first + 3600 * n for n in range(24 * ((period.last - period.first).days + 1))]
+    first, last = period.start, period.start + timedelta(hours=period.hours)
+    last = max([last, *(hour.hour + timedelta(hours=1) for hour in counts.hours)])  # a clock may be ahead
+    hours = range(int(first.timestamp()), int(last.timestamp()), 3600)
     place = {hour: n for n, hour in enumerate(hours)}
     alerts: dict[str, list[int]] = {}
     for hour in counts.hours:
         values = alerts.setdefault(hour.level if hour.level in LEVELS else "other", [0] * len(hours))
         values[place[int(hour.hour.timestamp())]] += hour.alerts
     levels = [{"name": name, "alerts": alerts[name]} for name in (*reversed(LEVELS), "other") if name in alerts]
-    return Markup(json.dumps({"hours": hours, "levels": levels}, separators=(",", ":")))
+    return Markup(json.dumps({"hours": list(hours), "levels": levels}, separators=(",", ":")))
 
 
 @cache

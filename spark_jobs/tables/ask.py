@@ -28,14 +28,22 @@ class Reader(ABC):
     """Views of tables, and answers to questions about them."""
 
     def view(
-        self, name: str, table: Table, since: str | None = None, until: str | None = None, *, near: Ranges | None = None
-    ) -> None:
-        """Let ``name`` stand for the partitions of ``table`` from ``since`` to ``until``, both included. Rows outside
-        of ``near`` may be left out, and may be there: the question says again what it wants."""
-        self._view(name, table, Where(since, until, near=near))
+        self, name: str, table: Table, since: str | None = None, until: str | None = None, *,
+        near: Ranges | None = None, only: str = "",
+    ) -> None:  # fmt: skip
+        """Let ``name`` stand for the partitions of ``table`` from ``since`` to ``until``, both included, and of these
+        for the rows that pass ``only`` (SQL). Rows outside of ``near`` may be left out, and may be there: the question
+        says again what it wants."""
+        self._view(f"every_{name}" if only else name, table, Where(since, until, near=near))
+        if only:
+            self._over(name, f"SELECT * FROM every_{name} WHERE {only}")
 
     @abstractmethod
     def _view(self, name: str, table: Table, where: Where) -> None: ...
+
+    @abstractmethod
+    def _over(self, name: str, sql: str) -> None:
+        """Let ``name`` stand for the answer to ``sql``, a question to other views."""
 
     def table(self, name: str, sql: str) -> None:
         """Materialise the answer to ``sql`` as the table ``name``, which several questions join."""
@@ -72,6 +80,10 @@ class Sparks(Reader):
 
     def _view(self, name: str, table: Table, where: Where) -> None:
         self._tables.read(self._spark, table, where).createOrReplaceTempView(name)
+        self._views.add(name)
+
+    def _over(self, name: str, sql: str) -> None:
+        self._spark.sql(sql).createOrReplaceTempView(name)
         self._views.add(name)
 
     def table(self, name: str, sql: str) -> None:

@@ -79,6 +79,9 @@ class Duck(Reader):
     def _view(self, name: str, table: Table, where: Where) -> None:
         view(self._duck, name, self._tables, table, where)
 
+    def _over(self, name: str, sql: str) -> None:
+        self._duck.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {sql}")
+
     def table(self, name: str, sql: str) -> None:
         self._duck.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql.replace('{explode}', 'unnest')}")
 

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from pydantic import Field, field_validator
 
+from spark_jobs.common.period import last_hours
 from spark_jobs.report.figures import Line
+from spark_jobs.report.findings import view_anomalies
 from spark_jobs.report.triage import CLOSED, MAX_TEXT, NEW, STATES, decisions, mistake, words
 from spark_jobs.report.triage import decide as keep
 from spark_jobs.tables.ask import Row, severity, text
@@ -164,9 +166,9 @@ def anomalies(
     reader: Reader, kind: str = "", after: str = "", limit: int = 50, days: int = 7,
     now: datetime | None = None,
 ) -> Listing[Anomaly]:  # fmt: skip
-    """Anomalies of the last ``days``, of one kind or all, those furthest from the usual first."""
-    period = last_days(days, now)
-    reader.view("anomalies", ANOMALIES, period.since, period.until)
+    """Anomalies of the last ``days``, of which one is the last 24 hours, of one kind or all, those furthest from the
+    usual first."""
+    view_anomalies(reader, last_hours(now) if days == 1 else last_days(days, now))
     rows, total, following = part(
         reader, f"anomalies WHERE {f'kind = {text(kind)}' if kind else 'true'}",
         f"coalesce(score, 0) DESC, {severity()} DESC, started_at, anomaly_id", after, limit,

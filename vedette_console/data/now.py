@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
-from spark_jobs.common.period import Period
+from spark_jobs.common.period import Period, last_hours
 from spark_jobs.report import headline
 from spark_jobs.report.accounts import accounts
 from spark_jobs.report.figures import counts
@@ -48,11 +48,11 @@ PAGES = {
 
 
 def now(reader: Reader, days: int = 1, at: datetime | None = None) -> Now:
-    """The last ``days`` days, as of now or a little earlier."""
-    period = last_days(days, at)
-    state = (period.last, *reader.catalog.versions(STATE))
-    key = ("now", reader.scope, len(period.days), at)
-    return reader.memo.get(key, state, lambda: _make(reader, period, at), least=LEAST, most=MOST)
+    """The last ``days`` days, of which one is the last 24 hours, as of now or a little earlier."""
+    period = last_hours(at) if days == 1 else last_days(days, at)
+    state = (period.start, *reader.catalog.versions(STATE))
+    key = ("now", reader.scope, days, at)
+    return reader.memo.get(key, state, lambda: _make(reader, period, days, at), least=LEAST, most=MOST)
 
 
 def report_of(reader: Reader, period: Period) -> Screen:
@@ -61,10 +61,9 @@ def report_of(reader: Reader, period: Period) -> Screen:
     return Screen(period, counted, findings(reader, period, counted.rules_by_id), accounts(reader, period))
 
 
-def _make(reader: Reader, period: Period, at: datetime | None) -> Now:
+def _make(reader: Reader, period: Period, days: int, at: datetime | None) -> Now:
     report = report_of(reader, period)
     links = _links(report)
-    days = len(period.days)
     is_critical = "level = 'critical' AND coalesce(kind, '') <> 'fold'"
     shown = campaigns(reader, state="open", limit=SHOWN * 2, days=max(days, 7), now=at)
     over = risks(reader, over=True, limit=SHOWN * 2, now=at)

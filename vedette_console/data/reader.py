@@ -129,6 +129,10 @@ class Reader(TableReader):
     def _view(self, name: str, table: Table, where: Where) -> None:
         self.show(name, table, self.files(table, where))
 
+    def _over(self, name: str, sql: str) -> None:
+        self._duck.execute(f"DROP VIEW IF EXISTS {name}")
+        self._duck.execute(f"CREATE TEMP VIEW {name} AS {sql}")
+
     def narrow(self, view: str, test: str) -> str:
         """The name of a table of the rows of ``view`` that pass ``test`` (SQL): read once for all that is asked of it,
         until the next question."""

@@ -144,7 +144,7 @@ MAX_DAYS = 90
 
 
 def last_days(days: int, now: datetime | None = None) -> Period:
-    """The last ``days`` days, within ``MAX_DAYS``, up to ``now`` (None: the clock's)."""
+    """The last ``days`` days, today among them, within ``MAX_DAYS``, up to ``now`` (None: the clock's)."""
     at = now or datetime.now(UTC)
     return period(at.date(), max(1, min(days, MAX_DAYS)), at)
 

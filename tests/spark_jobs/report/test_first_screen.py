@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.common.period import period
+from spark_jobs.common.period import last_hours, period
 from spark_jobs.jobs.report import figures
 from spark_jobs.report import page, text
 from spark_jobs.report.accounts import troubles
@@ -290,3 +290,35 @@ def test_the_chart_s_legend_and_the_map_s_names(tables: Tables, tmp_path: Path) 
         browser.open(tmp_path / "report.html", width=400)
         assert browser.run(size) == ["none", "inline"]
         assert browser.errors() == []
+
+
+def test_last_night_is_on_the_screen_after_midnight(tables: Tables) -> None:
+    """Five minutes into a day the screen has what the last 24 hours had, all that is open, and no more."""
+    now = AT + timedelta(hours=12, minutes=5)
+    for hours, level, alerts in ((-13, "low", 7), (-11, "low", 1), (11, "critical", 2)):
+        at = AT + timedelta(hours=hours)
+        row = {"date": f"{at:%Y-%m-%d}", "window_start": at, "level": level, "alerts": alerts}
+        count(tables, {"site": "office", "rule_id": "shell", "rule_title": "Shell", **row})
+    night, days_ago = AT + timedelta(hours=11), AT - timedelta(days=4)
+    write(
+        tables, CAMPAIGNS,
+        campaign(1, first_seen=night, last_seen=night),
+        campaign(2, first_seen=days_ago, last_seen=days_ago, state="closed"),
+        campaign(3, first_seen=days_ago, last_seen=days_ago, date=f"{days_ago:%Y-%m-%d}"),
+    )  # fmt: skip
+    earlier = {"date": f"{days_ago:%Y-%m-%d}", "started_at": days_ago}
+    write(
+        tables, ANOMALIES, anomaly(1, started_at=night, ended_at=now), anomaly(2, ended_at=now, **earlier),
+        anomaly(3, ended_at=now, kind="new_rule", **earlier), anomaly(4, ended_at=days_ago, **earlier),
+    )  # fmt: skip
+    reader = open_reader(tables, None)
+    try:
+        report = figures(reader, last_hours(now))
+    finally:
+        reader.close()
+    assert (report.counts.now.alerts, report.counts.before.alerts) == (3, 7)
+    assert {row.campaign_id for row in report.findings.campaigns.items} == {"campaign-1", "campaign-3"}
+    assert {row.anomaly_id for row in report.findings.anomalies.items} == {"anomaly-1", "anomaly-2"}
+    assert "the last 24 hours up to Saturday, 21 November 2026, 00:05 (UTC): counts" in text.text(report)
+    assert (report.period.hours, len(report.period.days)) == (25, 2)
+    assert page.html(report)
