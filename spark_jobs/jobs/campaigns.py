@@ -120,8 +120,7 @@ def _write(tables: Tables, rows: Sequence[Row], before: Sequence[Row], wanted: P
     """Write ``rows`` and the ends of those ``before`` that have paused; how many of each."""
     written = {row["campaign_id"] for row in rows}
     left = paused([row for row in before if row["campaign_id"] not in written], wanted)
-    if rows or left:
-        tables.upsert(CAMPAIGNS, pa.Table.from_pylist([*rows, *left], arrow_schema(CAMPAIGNS.columns)))
+    tables.upsert(CAMPAIGNS, pa.Table.from_pylist([*rows, *left], arrow_schema(CAMPAIGNS.columns)))
     said = Counter(row["state"] if row["score"] > 0 else "ended" for row in rows)
     text = f"{many(said['open'], 'open campaign')}, {said['closed'] + len(left):,} closed"
     return f"{text}, {said['ended']} withdrawn" if said["ended"] else text

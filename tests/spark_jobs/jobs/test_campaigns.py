@@ -362,3 +362,11 @@ def test_without_a_past_it_says_so(spark: SparkSession, tmp_path: Path, caplog: 
     assert [row["value"] for row in region.run(days=1, session_days=["2026-11-20"])] == ["198.51.100.7"]
     assert "cannot be distinguished from usual ones" in caplog.text
     assert Seen([], region.tables.arrow(SESSIONS).to_pylist()).spans("198.51.100.8") == [(3.0, 3.5, 2)]
+
+
+def test_that_there_is_none_is_written_down(spark: SparkSession, tmp_path: Path) -> None:
+    """A run that finds nothing leaves the table, so that no report says that it has not run."""
+    region = Region(spark, tmp_path)
+    region.alert([("198.51.100.8", "a", "r0", 1)])
+    assert region.run(days=1) == []
+    assert region.tables.exists(CAMPAIGNS)
