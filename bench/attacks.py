@@ -165,7 +165,4 @@ SYSLOG: Mapping[str, Incident] = {
     "uid0_user": _uid0_user,
     **{name: _over_syslog(incident) for name, incident in WEB.items()},
 }
-MQTT: Mapping[str, Incident] = {
-    "device_out_of_range": _out_of_range,
-    "device_command": _device_command,
-}
+MQTT: Mapping[str, Incident] = {"device_out_of_range": _out_of_range, "device_command": _device_command}

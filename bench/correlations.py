@@ -1,4 +1,4 @@
-"""Scenario ``correlation``: how fast correlations take in matches, and what a live group costs.
+"""Scenario ``correlations``: how fast correlations take in matches, and what a live group costs.
 
 Matches come in the order of time, ``STEP`` apart, from one source; each group gets ``matches`` first, so that all are
 alive, then they come to groups at random; the window is longer than all of it, so that a single group ends with
@@ -29,6 +29,7 @@ from vedette.state.correlate import Correlator
 from vedette.state.graph import Item
 from vedette.state.state import State
 from vedette.store.store import Store
+from vedette.system.memory import resident
 
 if TYPE_CHECKING:
     from bench.drive import Bench
@@ -66,11 +67,6 @@ def group(number: int) -> tuple[str, ...]:
     return (f"203.{number >> 16}.{number >> 8 & 255}.{number & 255}",)
 
 
-def _resident() -> int:
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
-
-
 def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) -> dict[str, Any]:
     """See the module's text."""
     c = usual(kind) if matches == 1 else correlation(kind, bounds=(("gte", matches),))
@@ -84,7 +80,7 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
         values = list(range(50)) if kind.row.numeric else [str(i) for i in range(50)]
     slots = len(node.c.slots)
     gc.collect()
-    before, at = _resident(), 0
+    before, at = resident(), 0
     for number in range(groups * matches):
         at += STEP
         source, _ = clock.observe("in", "h", at)
@@ -93,7 +89,7 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
             state.delta()
     state.delta()
     live = len(correlator.groups)
-    grown, accounted = _resident() - before, correlator.groups.bytes
+    grown, accounted = resident() - before, correlator.groups.bytes
     if live != groups:
         raise RuntimeError(f"{live} of {groups} groups are alive")
     items = [Item(node, i % slots, group(rng.randrange(groups)), values[i % len(values)], None) for i in range(updates)]
@@ -140,7 +136,7 @@ def run(bench: Bench) -> dict[str, Any]:
         runs = [_in_a_process(options) for _ in range(bench.runs if commits else 1)]
         rows.append(sorted(runs, key=lambda row: row["updates_per_cpu_second"])[len(runs) // 2])
         bench.say(f"  {rows[-1]}")
-    return {"rows": rows}
+    return {"tables": [rows]}
 
 
 def _in_a_process(options: list[str]) -> dict[str, Any]:

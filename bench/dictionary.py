@@ -82,7 +82,7 @@ def chunks() -> Iterator[tuple[LogSource, Chunk]]:
         ("access", LogSource("", "webserver")),
         ("mqtt-json", anything),
     ):
-        for line in attacks(kind):
+        for line in traffic.planted(11, LINES, ATTACKS, kind):
             if kind == "mqtt-json":
                 topic, _, payload = line.partition(b" ")
                 yield source, Chunk(kind, "mqtt", NOW, payload, origins=(topic.decode(),))
@@ -92,13 +92,6 @@ def chunks() -> Iterator[tuple[LogSource, Chunk]]:
     for kind in services.KINDS:
         events = b"\n".join([*services.events(kind, 3, SERVICES), b""])
         yield LogSource("service"), Chunk("services", "auto", NOW, events)
-
-
-def attacks(kind: str) -> Iterator[bytes]:
-    planted: list[traffic.Planted] = []
-    stream = traffic.blocks(11, LINES, attack_rate=ATTACKS, kind=kind, truth=planted)
-    lines = b"".join(stream).splitlines(keepends=True)
-    return (lines[label.line - 1] for label in planted)
 
 
 def alerts(folder: Path) -> Mapping[str, Sequence[Alert]]:

@@ -62,7 +62,7 @@ class Datagrams:
 
 
 def packet(kind: int, body: bytes) -> bytes:
-    """A control packet of MQTT 3.1.1 (section 2.2: fixed header, remaining length)."""
+    """A control packet of MQTT (fixed header, remaining length)."""
     length, size = bytearray(), len(body)
     while True:
         size, digit = size >> 7, size & 127
@@ -71,9 +71,10 @@ def packet(kind: int, body: bytes) -> bytes:
             return bytes([kind]) + bytes(length) + body
 
 
-def text(value: bytes) -> bytes:
+def text(value: str | bytes) -> bytes:
     """A text or a name with its length."""
-    return struct.pack("!H", len(value)) + value
+    data = value.encode() if isinstance(value, str) else value
+    return struct.pack("!H", len(data)) + data
 
 
 def connect(name: bytes) -> bytes:

@@ -16,8 +16,8 @@ from typing import Any, Self
 
 MEMORY = 1 << 30
 """Bytes the agent may use, page cache included."""
-_V2 = Path("/sys/fs/cgroup")
-_V1 = Path("/sys/fs/cgroup/memory")
+_GROUPS = (("cgroup v2", Path("/sys/fs/cgroup"), "memory.max"),
+           ("cgroup v1", Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"))  # fmt: skip
 
 
 def machine() -> dict[str, Any]:
@@ -31,16 +31,14 @@ def machine() -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Of what decides the figures."""
     packages = ("vedette", "hyperscan", "pysigma", "zstandard", "lmdb", "orjson")
-    return {
-        "python": platform.python_version(),
-        **{package: importlib.metadata.version(package) for package in packages},
-    }
+    named = {package: importlib.metadata.version(package) for package in packages}
+    return {"python": platform.python_version(), **named}
 
 
-def cores(pin: bool) -> tuple[int | None, set[int]]:
-    """The agent's core and the others; (None, all) when there is one core only or no pinning is wanted."""
+def cores() -> tuple[int | None, set[int]]:
+    """The agent's core and the others; (None, all) when there is one core only."""
     usable = sorted(os.sched_getaffinity(0))
-    return (usable[0], set(usable[1:])) if pin and len(usable) > 1 else (None, set(usable))
+    return (usable[0], set(usable[1:])) if len(usable) > 1 else (None, set(usable))
 
 
 @contextmanager
@@ -67,21 +65,17 @@ class MemoryLimit:
 
     def __init__(self) -> None:
         self.folder: Path | None = None
-        name = f"vedette-bench-{os.getpid()}"
         reasons = []
-        for kind, root, setting, controllers in (
-            ("cgroup v2", _V2, "memory.max", _V2 / "cgroup.controllers"),
-            ("cgroup v1", _V1, "memory.limit_in_bytes", None),
-        ):
-            folder = root / name
+        for kind, root, setting in _GROUPS:
+            folder = root / f"vedette-bench-{os.getpid()}"
             try:
-                if controllers is not None and "memory" not in controllers.read_text().split():
-                    raise OSError("has no memory controller")
                 folder.mkdir()
+                if not (folder / setting).exists():
+                    raise OSError("has no memory controller")
                 (folder / setting).write_text(str(MEMORY))
             except OSError as error:
                 reasons.append(f"{kind}: {error.strerror or error}")
-                if folder.exists():
+                with suppress(OSError):
                     folder.rmdir()
                 continue
             self.folder, self.kind = folder, f"1 GB by {kind}"

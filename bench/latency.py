@@ -7,16 +7,17 @@ every POLL seconds, so a latency may be reported that much too long; a third is 
 
 from __future__ import annotations
 
-import multiprocessing
 import re
 import socket
 import time
-from collections.abc import Iterable
-from multiprocessing.connection import Connection
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bench.agent import syslog_input
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from bench.agent import Bundle, syslog_input
 from bench.drive import Bench, Wrong, running
 from bench.host import undisturbed
 from tests import broker
@@ -39,7 +40,6 @@ detection:
     condition: keywords
 level: low
 """
-_fork = multiprocessing.get_context("fork")
 
 
 def _now() -> int:
@@ -71,109 +71,72 @@ def _note(seen: dict[int, int], data: bytes, at: int) -> None:
         seen.setdefault(int(probe), at)
 
 
-def _watch_outbox(folder: Path, results: Connection) -> None:
-    """Until told to stop: when each probe is in the outbox."""
+def _watch_outbox(folder: Path, end: float) -> dict[int, int]:
+    """When each probe is in the outbox, until ``end`` (monotonic)."""
     seen: dict[int, int] = {}
     seq = 0
     with Store.open(folder, readonly=True) as store:
-        while not results.poll():
+        while time.monotonic() < end:
             pending, _ = store.pending(seq, 1000)
             at = _now()
             for seq, data in pending:  # noqa: B007 - the last one is gone on from
                 _note(seen, data, at)
             if not pending:
                 time.sleep(POLL)
-    results.send(seen)
+    return seen
 
 
-def _watch_broker(port: int, results: Connection) -> None:
-    import paho.mqtt.client as paho
-    from paho.mqtt.enums import CallbackAPIVersion
-
+def _watch_broker(port: int, end: float) -> dict[int, int]:
+    """When each probe is at the broker."""
     seen: dict[int, int] = {}
     client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
     client.on_message = lambda _client, _data, message: _note(seen, bytes(message.payload), _now())
     client.connect("127.0.0.1", port)
     client.subscribe("vedette/v1/+/+/alerts", qos=1)
-    while not results.poll():
+    while time.monotonic() < end:
         client.loop(0.01)
-    results.send(seen)
+    return seen
 
 
-def _spread(seen: dict[int, int]) -> dict[str, Any]:
+def _spread(where: str, seen: dict[int, int]) -> dict[str, float]:
     """Milliseconds."""
     took = sorted(at - probe for probe, at in seen.items())
     if not took:
         raise Wrong("no probe arrived")
-    at = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
-    return {
-        "probes": len(took),
-        **{name: round(took[min(len(took) - 1, int(len(took) * part))] / 1000, 2) for name, part in at.items()},
-        "max": round(took[-1] / 1000, 2),
-    }
+    parts = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+    return {f"{where}_{name}": round(took[int(len(took) * part)] / 1000, 2) for name, part in parts.items()}
 
 
-def _started(target: Any, *arguments: Any) -> tuple[Any, Connection]:
-    ours, theirs = _fork.Pipe()
-    process = _fork.Process(target=target, args=(*arguments, theirs), daemon=True)
-    process.start()
-    return process, ours
-
-
-def _collected(watchers: Iterable[tuple[Any, Connection]]) -> list[dict[int, int]]:
-    noted = []
-    for process, pipe in watchers:
-        pipe.send("stop")
-        noted.append(pipe.recv() if pipe.poll(10) else {})
-        process.join(5)
-    return noted
-
-
-def _probe(bench: Bench) -> Path:
-    """The folder of the rule that alerts on probes."""
-    folder = bench.folder / "rules-probe"
-    folder.mkdir(exist_ok=True)
-    (folder / "probe.yml").write_text(_RULE, "utf-8")
-    return folder
-
-
-def one(bench: Bench, rate: int, slow: bool) -> dict[str, Any]:
-    seconds = bench.size(10, 2)
-    bundle = bench.bundle(bench.rules(bench.size(3000, 300), 0.01), _probe(bench))
+def measured(bench: Bench, bundle: Bundle, rate: int, slow: bool) -> dict[str, Any]:
+    """The spread of delays at this rate; ``slow``: on a slow disk."""
+    seconds, port = bench.size(10, 2), broker.own_port()
     lines = bench.stream(20_000).read_bytes().splitlines(keepends=True) * max(1, rate // 20_000)
-    name, port = f"latency-{rate}-{slow}", broker.own_port()
     with broker.running(bench.fresh("broker"), verbose=False) as server:
         uplink = f'[broker]\nurl = "{server.url}"\n[uplink]\ntype = "mqtt"\n'
         disk = ("-m", "bench.slow_disk", str(FSYNC_MS)) if slow else ()
-        with running(bench, name, syslog_input(port), bundle, port=port, uplink=uplink, slow=disk) as run:
-            watchers = [
-                _started(_watch_outbox, run.folder / "data" / "store"),
-                _started(_watch_broker, server.port),
-            ]
-            time.sleep(0.5)
-            run.mark()
-            sender = _fork.Process(target=_send, args=(port, lines, rate, seconds), daemon=True)
-            sender.start()
-            sender.join(seconds + 30)
-            time.sleep(1)
-            outbox, region = _collected(watchers)
-            used = run.agent.usage().seconds - run.before.seconds
-    figures = {
+        name, inputs = f"latency-{rate}-{slow}", syslog_input(port)
+        with running(bench, name, inputs, bundle.settings, uplink, port=port, slow=disk) as run:
+            end, store = time.monotonic() + seconds + 1.5, run.agent.data / "store"
+            with ProcessPoolExecutor(3) as pool:
+                outbox, region = pool.submit(_watch_outbox, store, end), pool.submit(_watch_broker, server.port, end)
+                time.sleep(0.5)
+                pool.submit(_send, port, lines, rate, seconds).result()
+    added = FSYNC_MS if slow else 0
+    row = {
         "rate": rate,
-        "fsync_ms_added": FSYNC_MS if slow else 0,
-        "cpu_share": round(used / seconds, 3),
-        "outbox": _spread(outbox),
-        "broker": _spread(region),
+        "fsync_ms_added": added,
+        **_spread("outbox", outbox.result()),
+        **_spread("broker", region.result()),
     }
-    bench.say(
-        f"  {rate:,}/s, fsync +{figures['fsync_ms_added']} ms: outbox {figures['outbox']}, broker {figures['broker']}"
-    )
-    return figures
+    bench.say(f"  {row}")
+    return row
 
 
 def run(bench: Bench) -> dict[str, Any]:
     rates = (10_000, 100_000) if not bench.quick else (10_000,)
-    bench.bundle(bench.rules(bench.size(3000, 300), 0.01), _probe(bench))
+    probe = bench.fresh("rules-probe")
+    (probe / "probe.yml").write_text(_RULE, "utf-8")
+    bundle = bench.bundle(bench.rules(bench.size(3000, 300), 0.01), probe)
     with undisturbed(bench.undisturbed) as alone:
-        rows = [one(bench, rate, slow) for slow in (False, True) for rate in rates]
-    return {"rows": rows, "undisturbed": alone}
+        rows = [measured(bench, bundle, rate, slow) for slow in (False, True) for rate in rates]
+    return {"tables": [rows], "undisturbed": alone}

@@ -1,12 +1,10 @@
 """Lookups of millions of rows: bytes a row, building, opening, probing in the kernel and from Python, shared pages.
 
 ``python -m bench.lookups [--rows N] [KIND …]`` makes a table of each kind as CSV, builds it in a process of its own
-(whose time and peak memory are those of the build alone), and prints a row for each. In the kernel: batches of half a
-million keys as texts, at random, parsing included, hits and misses by turns, the median of seven; from Python: the mean
-of single calls of ``contains`` and ``get``.
-
-``--changed SHARE``: instead, what a new version costs to send, of which that share of the rows has another value (of a
-table of keys alone: another key), as ``region publish --previous`` makes its blobs; each delta is undone and compared.
+(whose time and peak memory are those of the build alone), and prints a JSON object for each. In the kernel: batches of
+half a million keys as texts, at random, parsing included, hits and misses by turns, the median of seven; from Python:
+the mean of single calls of ``contains`` and ``get``. ``rules``: a Sigma rule with ``expand`` and the JOIN of a
+statement in SQL, with their alerts' fields.
 """
 
 from __future__ import annotations
@@ -26,17 +24,31 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from vedette.lookup.delta import unpacked
+from bench.usage import memory_mb
+from vedette.lookup.batch import Key
+from vedette.lookup.build import build
 from vedette.lookup.keys import spread
-from vedette.lookup.sign import sign, signed_in
+from vedette.lookup.source import read
 from vedette.lookup.table import Lookup
-from vedette.region.lookups import Blocks
 
 PROBES = 500_000
+EVENTS = 50_000
+RULES = {
+    "sigma.yml": """
+title: t
+id: 00000000-0000-4000-8000-000000000001
+logsource: {category: test}
+level: high
+detection: {s: {src_ip|expand: '%table%'}, condition: s}
+""",
+    "join.sql": """
+CREATE TABLE assets (k STRING, owner STRING, site STRING) WITH ('connector' = 'vedette', 'lookup' = 'table');
+INSERT INTO alerts SELECT e.src_ip, a.owner, a.site
+FROM events AS e JOIN assets FOR SYSTEM_TIME AS OF e.event_time AS a ON a.k = e.src_ip;
+""",
+}
 ROUNDS = 7
-_SYLLABLES = (
+_SYLLABLES = [
     "al",
     "ber",
     "con",
@@ -53,7 +65,7 @@ _SYLLABLES = (
     "nor",
     "ost",
     "pra",
-)
+]
 _ENDS = ("com", "net", "org", "de", "co.uk", "io", "ru", "info")
 
 
@@ -101,48 +113,45 @@ KINDS: dict[str, tuple[str, str, Callable[[int], str], bool]] = {
 }
 """Header, key, the key of a number, whether further columns follow."""
 
-_BUILD = """
-import json, sys, time
-from pathlib import Path
-from vedette.lookup.batch import Key
-from vedette.lookup.build import build
-from vedette.lookup.source import read
-source, target, key = sys.argv[1:4]
-previous = Path(sys.argv[4]) if sys.argv[4:] else None
-one = Key.parse(key)
-kept = "first" if one.kind not in ("cidr", "range") else "keep"
-names = open(source).readline()
-types = {name: kind for name, kind in (("risk", "int"), ("seen", "time")) if name in names}
-with read(Path(source), types, {"k": one.kind}) as table:
-    done = build(Path(target), table.columns, [one], table.batches, created=1 + bool(previous), name="table",
-                 previous=previous, duplicates=kept)
-peak = Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]
-print(json.dumps({"seconds": time.process_time(), "rows": done.rows, "bytes": done.size,
-                  "peak_mb": int(peak) / 1024, "layout": done.indexes[0]}))
-"""
-
 _PSS = """
 import sys
 from pathlib import Path
 from vedette.lookup.table import Lookup
-found = Lookup.open(Path(sys.argv[1]))
-for name in found.header.sections:
-    at, size, _ = found.header.sections[name]
-    sum(memoryview(found._view)[at : at + size : 4096])
+lookup = Lookup.open(Path(sys.argv[1]))
+for name in lookup.header.sections:
+    at, size, _ = lookup.header.sections[name]
+    sum(memoryview(lookup._view)[at : at + size : 4096])
 print("ready", flush=True)
 sys.stdin.read()
 """
 
 
-def _table(path: Path, kind: str, rows: int, changed: float = 0.0) -> None:
+def make_table(folder: Path, kind: str, rows: int) -> tuple[Path, dict[str, Any]]:
+    """A table of that kind as a file in ``folder``, built in a process of its own; what that took."""
+    source, target = folder / "table.csv", folder / "table.vlookup"
     header, _, make, more = KINDS[kind]
-    draw = random.Random(7)
-    with path.open("w") as file:
+    with source.open("w") as file:
         file.write(header + "\n")
-        for start in range(0, rows, 10_000):
-            for n in range(start, min(rows, start + 10_000)):
-                other = n + 2 * rows if changed and draw.random() < changed else n
-                file.write(f"{make(n)}{_about(other)}\n" if more else f"{make(other)}\n")
+        file.writelines(f"{make(number)}{_about(number) if more else ''}\n" for number in range(rows))
+    command = [sys.executable, "-m", "bench.lookups", "--build", str(source), str(target), kind]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    took: dict[str, Any] = json.loads(done.stdout)
+    took |= {"bytes_a_row": took["bytes"] / took["rows"], "of_the_csv": took["bytes"] / source.stat().st_size}
+    source.unlink()
+    return target, took
+
+
+def build_table(source: Path, target: Path, kind: str) -> None:
+    """That process: prints CPU seconds, rows, bytes, the peak of its memory and the layout."""
+    header, spec, _, _ = KINDS[kind]
+    key = Key.parse(spec)
+    types = {name: type for name, type in (("risk", "int"), ("seen", "time")) if name in header}
+    again = "first" if key.kind not in ("cidr", "range") else "keep"
+    with read(source, types, {"k": key.kind}) as table:
+        done = build(target, table.columns, [key], table.batches, created=1, name="table", duplicates=again)
+    peak = memory_mb("self")["VmHWM"]
+    figures = {"rows": done.rows, "bytes": done.size, "peak_mb": peak, "layout": done.indexes[0]}
+    print(json.dumps({"seconds": time.process_time(), **figures}))
 
 
 def _nanoseconds(lookup: Lookup, *batches: list[str]) -> list[float]:
@@ -198,52 +207,8 @@ def _shared(path: Path) -> float:
             process.communicate("")
 
 
-def measure_changed(folder: Path, kind: str, rows: int, share: float) -> str:
-    """A row of a table: what a new version with ``share`` changed rows takes to send."""
-    source, first, second = folder / "table.csv", folder / "first.vlookup", folder / "second.vlookup"
-    for target, changed, previous in ((first, 0.0, ()), (second, share, (str(first),))):
-        _table(source, kind, rows, changed)
-        subprocess.run(
-            [sys.executable, "-c", _BUILD, str(source), str(target), KINDS[kind][1], *previous],
-            check=True, capture_output=True,
-        )  # fmt: skip
-    sign(second, second, Ed25519PrivateKey.generate(), "plants", "stable")
-    with second.open("rb") as file:
-        signed = signed_in(file, None)
-    before, whole, sent, undone = time.process_time(), 0, 0, 0.0
-    blocks = Blocks(second, signed, first)
-    with first.open("rb") as file:
-        for number in range(len(signed)):
-            patch = blocks.made(number)
-            whole += len(patch.whole)
-            sent += 0 if patch.same else len(patch.delta or patch.whole)
-            if patch.delta:
-                file.seek(patch.reference[0])
-                reference, since = file.read(patch.reference[1]), time.process_time()
-                block = unpacked(patch.delta, signed.span(number)[1], reference)
-                undone += time.process_time() - since
-                if not signed.fits(number, block):
-                    raise ValueError(f"block {number} of {kind} does not come back from its delta")
-    seconds = time.process_time() - before - undone
-    size, csv = signed.size, source.stat().st_size
-    first.unlink()
-    second.unlink()
-    return (
-        f"| {kind} | {share:.1%} | {size / 1e6:.1f} | {csv / 1e6:.0f} | {whole / 1e6:.1f} | {sent / 1e6:.2f} |"
-        f" {sent / size:.2%} | {seconds:.0f} | {undone:.1f} |"
-    )
-
-
 def measure(folder: Path, kind: str, rows: int) -> dict[str, Any]:
-    source, target = folder / "table.csv", folder / "table.vlookup"
-    _table(source, kind, rows)
-    done = subprocess.run(
-        [sys.executable, "-c", _BUILD, str(source), str(target), KINDS[kind][1]],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    result: dict[str, Any] = json.loads(done.stdout)
-    result |= {"bytes_a_row": result["bytes"] / result["rows"], "of_the_csv": result["bytes"] / source.stat().st_size}
-    source.unlink()
+    target, result = make_table(folder, kind, rows)
     before = time.perf_counter()
     lookup = Lookup.open(target)
     result["open_ms"] = (time.perf_counter() - before) * 1000
@@ -265,45 +230,56 @@ def measure(folder: Path, kind: str, rows: int) -> dict[str, Any]:
     return result
 
 
-def _lines(results: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[str]:
-    yield (
-        "| key | layout | B a row | of the CSV | build CPU s | peak MB | open ms | kernel hit, miss ns |"
-        " Python get (hit), contains (miss) µs | plain Python µs | three processes |"
-    )
-    yield "|---|---|---|---|---|---|---|---|---|---|---|"
-    for kind, row in results:
-        probes = f"{row['kernel_hit_ns']:.0f}, {row['kernel_miss_ns']:.0f}" if "kernel_hit_ns" in row else "no kernel"
-        layout = row["layout"].partition("(")[2].rstrip(")")
-        yield (
-            f"| {kind} | {layout} | {row['bytes_a_row']:.2f} | {row['of_the_csv']:.2f} | {row['seconds']:.1f} |"
-            f" {row['peak_mb']:.0f} | {row['open_ms']:.1f} | {probes} |"
-            f" {row['get_hit_us']:.2f}, {row['contains_miss_us']:.2f} | {row['python_hit_us']:.1f} |"
-            f" {row['three_processes']:.2f} × |"
-        )
+def rules(folder: Path, rows: int) -> Iterator[dict[str, Any]]:
+    """What rules take that ask a table of addresses with further columns about JSON events of 150 bytes, of whose
+    addresses a hundredth is in it, with the kernel and without."""
+    from bench.statements import evaluate  # not for the process that builds, whose memory is measured
+    from vedette.api import compile_rules
+    from vedette.runtime.offline.scan import chunk_of
+
+    target, _ = make_table(folder, "ip+4", rows)
+    make, draw = KINDS["ip+4"][2], random.Random(1)
+    addresses = [make(draw.randrange(rows) + (2 * rows if n % 100 else 0)) for n in range(EVENTS)]
+    lines = [
+        f'{{"time":"2026-11-22T10:{n // 60 % 60:02}:{n % 60:02}Z","host":"web{n % 50}","src_ip":"{address}",'
+        f'"user":"user{n % 997}","url":"/shop/item/{n}","status":200,"bytes":{n % 9000}}}'
+        for n, address in enumerate(addresses)
+    ]
+    chunks = list(chunk_of(lines, "json", 1_763_632_800_000_000))
+    for name, text in RULES.items():
+        path = folder / name
+        path.write_text(text)
+        plan = compile_rules(path, lookups=[target])
+        if plan.refused:
+            raise ValueError(plan.refused)
+        for kernel in (True, False):
+            seconds, matches = evaluate(plan, chunks, kernel=kernel)
+            yield {"rule": name, "kernel": kernel, "events_a_cpu_second": EVENTS / seconds, "matches": matches,
+                   "us_an_event": seconds / EVENTS * 1e6}  # fmt: skip
 
 
-def main() -> int:
+def say(figures: dict[str, Any]) -> None:
+    print(json.dumps({k: round(v, 3) if isinstance(v, float) else v for k, v in figures.items()}), flush=True)
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.lookups", description="Measure lookups.")
     parser.add_argument("--rows", type=int, default=10_000_000, help="of each table; networks a tenth of it")
-    parser.add_argument("--changed", type=float, metavar="SHARE", help="what a new version costs to send")
-    parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="which tables; all without one")
+    parser.add_argument("--build", nargs=2, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("kinds", nargs="*", choices=[*KINDS, "rules", []], help="tables, or rules; default: all")
     options = parser.parse_args()
+    if options.build:
+        build_table(*options.build, *options.kinds)
+        return
     with TemporaryDirectory(prefix="vedette-lookups-") as folder:
-        kinds = options.kinds or [*KINDS]
-        if options.changed is not None:
-            print(
-                "| key | changed | MB | CSV MB | whole MB sent | delta MB sent | of the file | publish CPU s |"
-                " undo CPU s |"
-            )
-            print("|---|---|---|---|---|---|---|---|---|")
-            for kind in kinds:
-                print(measure_changed(Path(folder), kind, options.rows, options.changed), flush=True)
-            return 0
-        results = ((k, measure(Path(folder), k, options.rows // (10 if k == "cidr" else 1))) for k in kinds)
-        for line in _lines(results):
-            print(line, flush=True)
-    return 0
+        for kind in options.kinds or [*KINDS, "rules"]:
+            if kind == "rules":
+                for row in rules(Path(folder), options.rows):
+                    say(row)
+                continue
+            rows = options.rows // (10 if kind == "cidr" else 1)
+            say({"kind": kind, **measure(Path(folder), kind, rows)})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,6 +1,6 @@
 """``python -m bench.pages --tables DIR``: what the console's pages take, over HTTP, from a console of its own.
 
-Starts ``vedette region console`` over tables that are there (``bench.console`` makes some), logs an admin in and asks
+Starts ``vedette region console`` over tables that are there (``bench.spark`` makes some), logs an admin in and asks
 for each page ``--rounds`` times, one after the other, after a first time that is shown apart (``first``): milliseconds,
 bytes, and the console's CPU time for a page, in milliseconds. Then pages a second for 8 askers.
 
@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 import duckdb
 
 from bench.host import machine
-from bench.usage import cpu_seconds
+from bench.usage import cpu_seconds, memory_mb
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.duck import view
 from spark_jobs.tables.schema import ALERTS
@@ -216,12 +216,6 @@ def _alerts(tables: DeltaTables, seconds: int) -> None:
             time.sleep(max(0.0, 1.0 - (time.monotonic() - begin)))
 
 
-def memory_mb(console: Console) -> int:
-    """Its largest resident memory so far."""
-    status = Path(f"/proc/{console.process.pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) >> 10
-
-
 def shares(times: list[float]) -> str:
     """p50 and p95."""
     cut = quantiles(times, n=20, method="inclusive") if len(times) > 1 else times * 19
@@ -238,7 +232,7 @@ def main() -> int:
     with running(said.tables) as console:
         one_by_one(console, said.rounds)
         together(console)
-        print(f"largest resident memory: {memory_mb(console)} MB")
+        print(f"largest resident memory: {memory_mb(console.process.pid)['VmHWM']:.0f} MB")
     with tempfile.TemporaryDirectory(dir=said.tables.parent, prefix="pages-") as folder:
         # Data files are never changed, so links to them will do.
         copy = Path(folder) / "tables"
@@ -246,7 +240,7 @@ def main() -> int:
         with running(copy) as console:
             console.get("/")
             asyncio.run(opened(console, said.open, DeltaTables(str(copy))))
-            print(f"largest resident memory: {memory_mb(console)} MB")
+            print(f"largest resident memory: {memory_mb(console.process.pid)['VmHWM']:.0f} MB")
     return 0
 
 

@@ -4,7 +4,7 @@ rsyslog stores every line and writes one line per match, as the agent does, fed 
 file and says only that some pattern matches. Patterns: 60 % substrings, 40 % regular expressions in
 two forms, ignoring case, half of their words from the traffic, and a few that do occur. Those with one word more match
 the message; the others do not match at all, so that every program has the same matches. A peer that is not installed is
-listed with its apt package.
+named.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import resource
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 from bench import rules, send
 from bench.drive import SEED, Bench, Wrong, stream_run
+from bench.usage import cpu_seconds
 from tests.broker import own_port
 
-PACKAGES = {"rsyslogd": "rsyslog", "grep": "grep"}
 OCCURRING = ("Connection closed by authenticating", "logrotate.service")
 """Substrings of messages that the traffic holds, in about one percent of the lines together."""
 
@@ -53,53 +53,29 @@ def patterns(count: int, sample: Sequence[bytes]) -> list[Pattern]:
     return chosen[:count]
 
 
-def _cpu(pid: int) -> float:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-
-
 def _lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def _served(
-    bench: Bench, command: list[str], port: int, stream: Path, lines: int, raw: Path, hits: Path
-) -> dict[str, Any]:
-    """A server under its own name: CPU between ready and "all lines stored"."""
-    pin = ["taskset", "-c", str(bench.core)] if bench.core is not None else []
-    process = subprocess.Popen([*pin, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        send.wait_for(("127.0.0.1", port), 60)
-        time.sleep(1)
-        before = _cpu(process.pid)
-        send.tcp(("127.0.0.1", port), stream.read_bytes())
-        deadline, last = time.monotonic() + 300, -1.0
-        while time.monotonic() < deadline:  # at rest: an idle server writes out what it holds
-            time.sleep(1)
-            used = _cpu(process.pid)
-            if used - last < 0.01:
-                break
-            last = used
-        used = _cpu(process.pid) - before
-    finally:
-        process.terminate()
-        process.wait(10)
-    if _lines(raw) != lines:
-        raise Wrong(f"{command[0]} stored {_lines(raw)} of {lines} lines")
-    return {"us_per_event": round(used / lines * 1e6, 3), "matches": _lines(hits)}
+def _vedette(bench: Bench, folder: Path, stream: Path, lines: int, chosen: Sequence[Pattern]) -> tuple[float, int]:
+    rng = Random(f"peers rules {SEED}")
+    texts = []
+    for i, pattern in enumerate(chosen):
+        selection = {"message|re|i" if pattern.regex else "message|contains": pattern.text}
+        texts.append(rules.rule(rng, f"Pattern {i}", {"s": selection, "condition": "s"}))
+    rules.write(folder / "rules", texts)
+    figures = stream_run(bench, f"peers{len(chosen)}", bench.bundle(folder / "rules"), stream, lines)
+    return figures["us_per_event"], figures["alerts"]
 
 
-def _rsyslog(bench: Bench, folder: Path, stream: Path, lines: int, chosen: Sequence[Pattern]) -> dict[str, Any]:
+def _rsyslog(bench: Bench, folder: Path, stream: Path, lines: int, chosen: Sequence[Pattern]) -> tuple[float, int]:
+    """CPU time between ready and at rest: an idle server has written out what it holds."""
     port, raw, hits = own_port(), folder / "raw.log", folder / "hits.log"
-    tests = "\n".join(
-        (
-            f'if re_match_i($msg, "{_quoted(pattern.text)}") then '
-            if pattern.regex
-            else f'if $msg contains_i "{pattern.text}" then '
-        )
-        + f'{{ set $.rule = "{i}"; call hit }}'
-        for i, pattern in enumerate(chosen)
-    )
+    tests = []
+    for i, (text, regex) in enumerate(chosen):
+        quoted = text.replace("\\", "\\\\")
+        test = f're_match_i($msg, "{quoted}")' if regex else f'$msg contains_i "{text}"'
+        tests.append(f'if {test} then {{ set $.rule = "{i}"; call hit }}')
     (folder / "rsyslog.conf").write_text(
         f"""global(workDirectory="{folder}" maxMessageSize="64k")
 module(load="imptcp")
@@ -108,92 +84,71 @@ template(name="hit" type="string" string="%$.rule% %rawmsg%\\n")
 ruleset(name="hit") {{ action(type="omfile" file="{hits}" template="hit" ioBufferSize="64k" flushOnTXEnd="off") }}
 ruleset(name="main") {{
 action(type="omfile" file="{raw}" template="raw" ioBufferSize="64k" flushOnTXEnd="off")
-{tests}
+{chr(10).join(tests)}
 }}
 input(type="imptcp" port="{port}" address="127.0.0.1" ruleset="main")
 """
     )
-    command = [_program("rsyslogd"), "-n", "-f", str(folder / "rsyslog.conf"), "-i", str(folder / "pid")]
-    return _served(bench, command, port, stream, lines, raw, hits)
+    pin = ["taskset", "-c", str(bench.core)] if bench.core is not None else []
+    command = [*pin, _program("rsyslogd"), "-n", "-f", str(folder / "rsyslog.conf"), "-i", str(folder / "pid")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        send.wait_for(("127.0.0.1", port), 60)
+        time.sleep(1)
+        before = cpu_seconds(process.pid)
+        send.tcp(("127.0.0.1", port), stream.read_bytes())
+        deadline, last, used = time.monotonic() + 300, -1.0, 0.0
+        while used - last >= 0.01 and time.monotonic() < deadline:
+            time.sleep(1)
+            last, used = used, cpu_seconds(process.pid)
+    finally:
+        process.terminate()
+        process.wait(10)
+    if _lines(raw) != lines:
+        raise Wrong(f"rsyslogd stored {_lines(raw)} of {lines} lines")
+    return (used - before) / lines * 1e6, _lines(hits)
 
 
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\")
-
-
-def _ran(command: list[str], lines: int, **options: Any) -> float:
-    """Microseconds of CPU a line."""
+def _grep(bench: Bench, folder: Path, stream: Path, lines: int, chosen: Sequence[Pattern]) -> tuple[float, int]:
+    """Lines that match count once, however many patterns do."""
+    file, out = folder / "patterns", folder / "out"
+    special = re.compile(r"([.+*?()\[\]{}|^$\\])")
+    file.write_text("".join((text if regex else special.sub(r"\\\1", text)) + "\n" for text, regex in chosen))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=False, **options)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return round((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / lines * 1e6, 3)
-
-
-def _grep(bench: Bench, folder: Path, stream: Path, lines: int, chosen: Sequence[Pattern]) -> dict[str, Any]:
-    file = folder / "patterns"
-    escaped = (
-        pattern.text if pattern.regex else re.sub(r"([.+*?()\[\]{}|^$\\])", r"\\\1", pattern.text) for pattern in chosen
-    )
-    file.write_text("\n".join(escaped) + "\n")
-    out = folder / "out"
     with out.open("wb") as sink:
         command = [_program("grep"), "-E", "-i", "-f", str(file), str(stream)]
-        took = _ran(command, lines, stdout=sink, env={"LC_ALL": "C"})
-    return {"us_per_event": took, "lines_matched": _lines(out)}
+        subprocess.run(command, check=False, stdout=sink, env={"LC_ALL": "C"})
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / lines * 1e6, _lines(out)
 
 
 def _program(name: str) -> str:
     """Raises FileNotFoundError."""
     path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
     if path is None:
-        raise FileNotFoundError(name)
+        raise FileNotFoundError(f"{name} is not installed")
     return path
 
 
-def _vedette(bench: Bench, folder: Path, stream: Path, lines: int, chosen: Sequence[Pattern]) -> dict[str, Any]:
-    rng = Random(f"peers rules {SEED}")
-    texts = [
-        rules.rule(
-            rng,
-            f"Pattern {i}",
-            {"s": {"message|re|i" if pattern.regex else "message|contains": pattern.text}, "condition": "s"},
-        )
-        for i, pattern in enumerate(chosen)
-    ]
-    rules.write(folder / "rules", texts)
-    figures = stream_run(bench, f"peers{len(chosen)}", bench.bundle(folder / "rules"), stream, lines)
-    return {
-        "us_per_event": figures["us_per_event"],
-        "matches": figures["alerts"],
-        "peak_rss_mb": figures["peak_rss_mb"],
-    }
-
-
-Peer = Callable[[Bench, Path, Path, int, Sequence[Pattern]], dict[str, Any]]
-PEERS: dict[str, Peer] = {
-    "vedette": _vedette,
-    "rsyslogd": _rsyslog,
-    "grep": _grep,
-}
+PEERS = {"vedette": _vedette, "rsyslogd": _rsyslog, "grep": _grep}
 LINES = {10: 200_000, 100: 50_000, 1000: 10_000}
+"""That rsyslogd gets; the others get 400,000."""
 
 
 def run(bench: Bench) -> dict[str, Any]:
     sample = bench.stream(rules.SAMPLE).read_bytes().splitlines()
     rows, missing = [], []
     for name, peer in PEERS.items():
-        if name != "vedette":
-            try:
-                _program(name)
-            except FileNotFoundError:
-                missing.append({"peer": name, "package": PACKAGES[name]})
-                bench.say(f"  {name} is not installed: apt-get install {PACKAGES[name]}")
-                continue
+        row: dict[str, Any] = {"µs of CPU an event": name}
         for count in LINES if not bench.quick else (10,):
-            fast = name in ("vedette", "grep")
-            lines = bench.size(400_000 if fast else LINES[count], 20_000)
-            figures = peer(bench, bench.fresh(f"{name}{count}"), bench.stream(lines), lines, patterns(count, sample))
-            bench.say(f"  {name}, {count} patterns: {figures}")
-            share = (figures.get("matches") or figures.get("lines_matched", 0)) / lines
-            rows.append({"peer": name, "patterns": count, "lines": lines, "match_share": round(share, 5), **figures})
-    return {"rows": rows, "missing": missing}
+            lines = bench.size(LINES[count] if name == "rsyslogd" else 400_000, 20_000)
+            folder, chosen = bench.fresh(f"{name}{count}"), patterns(count, sample)
+            try:
+                row[f"{count:,} patterns"], hits = peer(bench, folder, bench.stream(lines), lines, chosen)
+            except FileNotFoundError as error:
+                missing.append(str(error))
+                break
+            bench.say(f"  {row}, {hits / lines:.2%} of the lines")
+        else:
+            rows.append(row)
+    return {"tables": [rows], "said": f"Not measured: {', '.join(missing)}." if missing else ""}

@@ -2,7 +2,7 @@
 
 Its figures go into ``docs/scale/measured.json``, and from there into ``docs/scale.md`` (``bench.scale``).
 
-* **Messages**: alerts of a made-up fleet as msgpack, as the JSON that the landing writes to Kafka, and as Parquet.
+* **Messages**: bytes of an alert of a made-up fleet in the JSON that the landing writes to Kafka.
 * **Landing**: CPU-seconds of its work on alerts that are there: batches to rows, rows to a file that is synced.
 * **Broker**: mosquitto on loopback without TLS: memory of an idle connection with the subscriptions of an agent, and
   CPU-seconds of a message at QoS 1 from a publisher to a subscriber, both of which acknowledge.
@@ -10,7 +10,6 @@ Its figures go into ``docs/scale/measured.json``, and from there into ``docs/sca
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 import sys
@@ -29,7 +28,7 @@ import zstandard
 
 from bench import fast, scale
 from bench.simulate import Plan, simulate
-from bench.usage import PAGE, TICKS, family
+from bench.usage import cpu_seconds, memory_mb
 from tests.broker import running
 from vedette.delivery.batch import split_batch
 from vedette.delivery.envelope import decode_row, landed, pack_batch
@@ -72,22 +71,18 @@ def landing(folder: Path, sent: Sequence[bytes]) -> dict[str, float]:
     into, now = LandingFolder(folder, "bench"), time.time_ns() // 1000
     began = time.process_time()
     rows: list[dict[str, Any]] = []
-    files: list[Path] = []
     for message in messages:
         _, parts = split_batch(message)
         rows += [landed(decode_row(part), received_at=now, collector_id="bench", topic="t") for part in parts]
         if len(rows) >= FILE_ROWS:
-            files.append(into.write("alerts", rows, now))
+            into.write("alerts", rows, now)
             rows = []
     took = time.process_time() - began
     written = len(sent) - len(rows)
     # As KafkaLanding writes them; alerts hold no bytes.
     texts = [orjson.dumps({**decode_row(part), "received_at": now}) for part in sent[:KAFKA_BATCH]]
     return {
-        "message_bytes": sum(map(len, messages)) / len(sent),
-        "kafka_bytes": sum(map(len, texts)) / len(texts),
         "kafka_zstd_bytes": len(zstandard.compress(b"".join(texts))) / len(texts),
-        "parquet_bytes": sum(file.stat().st_size for file in files) / written,
         "rows_per_cpu_second": written / took,
     }
 
@@ -96,34 +91,27 @@ def broker(folder: Path) -> dict[str, float]:
     """Memory of a connection and CPU of a message, in a mosquitto of its own."""
     descriptors.raise_limit()
     with running(folder, verbose=False) as server:
-        port = server.port
-        before = _mosquitto()
+        assert server.process is not None
+        port, pid = server.port, server.process.pid
+        before = memory_mb(pid)["VmRSS"]
         idle = [_member(port, n, (f"a/{n}/receipts", f"a/{n}/commands", "b/manifest")) for n in range(CONNECTIONS)]
-        connected = _mosquitto()
+        connected = memory_mb(pid)["VmRSS"]
         reader = _member(port, -1, ("alerts/#",))
-        began = _mosquitto()
+        began = cpu_seconds(pid)
         _through(port, reader, b"x" * 700 * BATCH)
-        ended = _mosquitto()
+        spent = cpu_seconds(pid) - began
         for client in (*idle, reader):
             client.close()
     return {
-        "connection_bytes": (connected[1] - before[1]) / CONNECTIONS,
-        "message_cpu_us": (ended[0] - began[0]) / MESSAGES * 1e6,
+        "connection_bytes": (connected - before) * (1 << 20) / CONNECTIONS,
+        "message_cpu_us": spent / MESSAGES * 1e6,
         "message_bytes": 700 * BATCH,
     }
 
 
-def _mosquitto() -> tuple[float, int]:
-    """CPU-seconds and resident bytes of the mosquitto below this process."""
-    for pid, stat in family(os.getpid()):
-        if Path(f"/proc/{pid}/comm").read_text().strip() == "mosquitto":
-            return (int(stat[11]) + int(stat[12])) / TICKS, int(stat[21]) * PAGE
-    raise RuntimeError("no mosquitto below this process")
-
-
 def _member(port: int, number: int, topics: Sequence[str]) -> socket.socket:
     """A client by MQTT 3.1.1 (3.1, 3.8), connected and subscribed at QoS 1."""
-    client = socket.create_connection(("127.0.0.1", port), 10)
+    client = socket.create_connection(("127.0.0.1", port))  # without a timeout, which MSG_WAITALL would not wait for
     client.sendall(fast.connect(b"bench-%d" % number))
     _exactly(client, 4)  # CONNACK
     for place, topic in enumerate(topics, 1):

@@ -1,17 +1,19 @@
 """Scenario ``rulesets``: ten rule sets merged as an agent merges them, against ten plans apart, against one of them.
 
-``ratio`` is of whole agents with ten ``[[ruleset]]`` tables and with one set, ``agent_same`` of one with their rules as
-a single set, so that what merging costs shows; ``strict`` of agents with two sets,
-merged and with the second in strict isolation: CPU time an event of agent and process, and the process's memory. Beside
-that the engine alone: each way is a process of its own that evaluates the same lines, by turns; alerts, log and store
-are no part of it. ``python -m bench.rulesets LINES RULESET…`` is such a process: it prints microseconds of CPU time an
-event, how many matches there were, and its memory, of which a good part is the interpreter's.
+Whole agents (CPU time an event, and memory): with one set; with ten ``[[ruleset]]`` tables (``ratio`` to one); with
+their rules as a single set (``ratio_same``), so that what merging costs shows; with two sets, merged and with the
+second in strict isolation. The sets are of one size, with the same few tuned rules in the first, so the share of
+candidates stays and only the number of sets changes.
+
+The engine alone: each way is a process of its own that evaluates the same lines, by turns; alerts, log and store are no
+part of it. ``python -m bench.rulesets LINES RULESET…`` is such a process: it prints microseconds of CPU time an event,
+how many matches there were, and by how much its memory grew when the rule sets were loaded.
 """
 
 from __future__ import annotations
 
+import io
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -20,89 +22,88 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import rules, send
 from bench.agent import Bundle, syslog_input
-from bench.drive import SEED, Bench, Wrong, middle, running, stream_run
+from bench.drive import SEED, Bench, Wrong, middle, plan_of, running, stream_run
 from tests.broker import own_port
 from vedette.engine.artifact import Artifact
 from vedette.engine.cache import Cache
 from vedette.engine.match import Context
-from vedette.model.event import Chunk, LogSource
+from vedette.model.event import LogSource
 from vedette.plan.merge import merge
 from vedette.plan.plan import Plan
+from vedette.runtime.offline import scan
 from vedette.system.memory import resident
 
 SETS, SIZE = 10, 300
-CHUNK_LINES = 2000
-WAYS = ("one", "merged", "apart")
+WAYS = {"one": "one of them", "merged": "ten, merged", "apart": "ten, a plan each"}
 
 
 def run(bench: Bench) -> dict[str, Any]:
     size, lines = bench.size(SIZE, 30), bench.size(400_000, 20_000)
-    sample = bench.stream(rules.SAMPLE).read_bytes().splitlines()
-    plans, bundles, folders = list[Plan](), list[Bundle](), list[Path]()
-    for number in range(SETS):
-        folder = bench.folder / f"ruleset-{size}-{number}"
-        shutil.rmtree(folder, ignore_errors=True)
-        rules.write(folder, rules.rules(SEED + 30 + number, size, sample, share=0.0 if number else 0.01))
-        folders.append(folder)
-        bundles.append(bench.bundle(folder))
-        plans.append(Plan.from_bytes(bundles[-1].plan()))
-    stream = str(bench.stream(lines))
-    ways = {
-        "one": plans[:1],
-        "merged": [merge({f"set{number}": plan for number, plan in enumerate(plans)}).plan],
-        "apart": plans,
-    }
-    files = {way: [str(compiled(bench, f"{way}{i}", plan)) for i, plan in enumerate(ways[way])] for way in WAYS}
+    stream = bench.stream(lines)
+    folders = [bench.rules(size, 0.0 if n else 0.01, seed=SEED + 30 + n) for n in range(SETS)]
+    bundles = [bench.bundle(folder) for folder in folders]
+    plans = [plan_of(bundle) for bundle in bundles]
+    merged = merge({f"set{number}": plan for number, plan in enumerate(plans)}).plan
+    ways: dict[str, list[Plan]] = {"one": plans[:1], "merged": [merged], "apart": plans}
+    files: dict[str, list[str]] = {way: [] for way in WAYS}
+    for way, parts in ways.items():
+        for i, plan in enumerate(parts):
+            file = bench.folder / f"rulesets-{way}{i}.vplan"
+            file.write_bytes(Artifact.of(plan).to_bytes())
+            files[way].append(str(file))
     results: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for _ in range(bench.runs):
         for way in WAYS:
-            command = [sys.executable, "-m", "bench.rulesets", stream, *files[way]]
+            command = [sys.executable, "-m", "bench.rulesets", str(stream), *files[way]]
             results[way].append(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
     if {result["matches"] for result in results["merged"]} != {result["matches"] for result in results["apart"]}:
         raise Wrong("the merged sets do not find what they find apart")
-    rows = list[dict[str, Any]]()
-    for way in WAYS:
-        us, memory = (median(result[name] for result in results[way]) for name in ("us_per_event", "memory_mb"))
-        bench.say(f"  {way}: {us} µs an event, {memory} MB")
-        rows.append(
-            {"way": way, "rules": size * (1 if way == "one" else SETS), "us_per_event": us, "memory_mb": memory}
-        )
-    agents = dict[str, list[dict[str, Any]]]()
+    engine = [
+        {
+            "engine alone": text,
+            "rules": size * (1 if way == "one" else SETS),
+            "µs an event": median(result["us_per_event"] for result in results[way]),
+            "MB of memory for it": median(result["memory_mb"] for result in results[way]),
+        }
+        for way, text in WAYS.items()
+    ]
+    whole = {
+        "one": bundles[0],
+        "ten, merged": Several(bundles),
+        "the same rules as one set": bench.bundle(*folders),
+        "two, merged": Several(bundles[:2]),
+    }
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in whole}
     for _ in range(bench.runs):
-        for name, few in (("one", bundles[:1]), ("merged", bundles), ("same", [bench.bundle(*folders)])):
-            row = stream_run(bench, f"rulesets-{name}", Several(few), Path(stream), lines, check=False)
-            agents.setdefault(name, []).append(row)
-    alone, together = middle(agents["one"]), middle(agents["merged"])
-    first, merged = alone["us_per_event"], together["us_per_event"]
-    same = middle(agents["same"])["us_per_event"]
-    bench.say(f"  agents: one {first}, ten merged {merged}, the same rules as one set {same} µs an event")
+        for name, bundle in whole.items():
+            runs[name].append(stream_run(bench, "rulesets", bundle, stream, lines, check=False))
+    middles = {name: middle(rows) for name, rows in runs.items()}
+    agents = [{"whole agents": k, "µs an event": v["us_per_event"], "MB": v["rss_mb"]} for k, v in middles.items()]
+    isolated = middle([strict(bench, bundles[:2], stream, lines) for _ in range(bench.runs)], "us_per_event")
+    for who, us, mb in (("the agent", "agent_us", "agent_mb"), ("the set's process", "process_us", "resident_mb")):
+        agents.append({"whole agents": f"two, one strict: {who}", "µs an event": isolated[us], "MB": isolated[mb]})
+    alone, together, same = (middles[name]["us_per_event"] for name in (*whole,)[:3])
+    more = (same - alone) / (SETS - 1) / size * 1000
     return {
-        "rows": rows,
-        "agent_one": first,
-        "agent_merged": merged,
-        "agent_same": same,
-        "agent_one_mb": alone["rss_mb"],
-        "agent_merged_mb": together["rss_mb"],
-        "ratio": round(merged / first, 3),
-        "strict": middle([strict(bench, bundles[:2], Path(stream), lines) for _ in range(bench.runs)], "us_per_event"),
-        "lines": lines,
+        "tables": [engine, agents],
+        "said": f"A further 1,000 rules cost {more:.3f} µs an event. Of the set's process {isolated['private_mb']:g} MB"
+        " are private.",
+        "ratio": round(together / alone, 3),
+        "ratio_same": round(same / alone, 3),
     }
 
 
 def strict(bench: Bench, bundles: Sequence[Bundle], stream: Path, lines: int) -> dict[str, Any]:
-    """Two sets, merged and with the second strict."""
-    merged = stream_run(bench, "rulesets-two", Several(bundles), stream, lines, check=False)
+    """Two sets, the second strict: CPU time an event of agent and process, and memory."""
     port = own_port()
     inputs = syslog_input(port, "tcp", 'format = "syslog"\nlogsource = { product = "linux" }')
-    with running(bench, "rulesets-strict", inputs, Several(bundles, isolation="strict"), port=port) as run:
+    settings = Several(bundles, isolation="strict").settings
+    with running(bench, "rulesets-strict", inputs, settings, port=port) as run:
         run.agent.wait(lambda status: status["rulesets"][1]["process"]["running"], 60)
-        before = run.agent.wait(lambda status: True, 30)["rulesets"][1]["process"]["cpu_seconds"]
+        before = run.agent.wait()["rulesets"][1]["process"]["cpu_seconds"]
         run.mark()
-        sent = send.tcp(("127.0.0.1", port), stream.read_bytes())
-        if not sent.complete or sent.lines != lines:
-            raise Wrong(f"sent {sent.lines} of {lines} lines: {sent.cut}")
+        run.sent(("127.0.0.1", port), stream.read_bytes(), lines)
 
         def done(status: dict[str, Any]) -> bool:
             inputs = status["rulesets"][1]["process"]["inputs"].values()
@@ -111,25 +112,18 @@ def strict(bench: Bench, bundles: Sequence[Bundle], stream: Path, lines: int) ->
         run.evaluated(lines, pause=0.1)
         process = run.agent.wait(done, 600)["rulesets"][1]["process"]
         after, _ = run.finished(lines)
-        if code := run.agent.stop():
-            raise Wrong(f"the agent ended with {code}:\n{run.agent.tail()}")
+        run.ended()
     agent, own = after.seconds - run.before.seconds, process["cpu_seconds"] - before
     row = {
-        "merged_us_per_event": merged["us_per_event"],
-        "agent_us_per_event": round(agent / lines * 1e6, 3),
-        "process_us_per_event": round(own / lines * 1e6, 3),
+        "agent_us": round(agent / lines * 1e6, 3),
+        "process_us": round(own / lines * 1e6, 3),
         "us_per_event": round((agent + own) / lines * 1e6, 3),
+        "agent_mb": after.rss_mb,
         "private_mb": round(process["private_bytes"] / 1e6, 1),
         "resident_mb": round(process["resident_bytes"] / 1e6, 1),
     }
     bench.say(f"  strict: {row}")
     return row
-
-
-def compiled(bench: Bench, name: str, plan: Plan) -> Path:
-    path = bench.folder / f"rulesets-{name}.vplan"
-    path.write_bytes(Artifact.of(plan).to_bytes())
-    return path
 
 
 class Several(Bundle):
@@ -148,20 +142,16 @@ class Several(Bundle):
 
 
 def main(stream: str, *files: str) -> None:
+    before = resident()
     engines = [Artifact.from_bytes(Path(file).read_bytes()).engine() for file in files]
     for engine in engines:
         engine.remember(Cache(0))
         engine.evaluator.load()
-    context, chunks, events, matches = Context(logsource=LogSource("linux")), list[Chunk](), 0, 0
-    lines = Path(stream).read_bytes().splitlines(keepends=True)
-    for at in range(0, len(lines), CHUNK_LINES):
-        some = lines[at : at + CHUNK_LINES]
-        chunks.append(Chunk("in", "syslog", 1_700_000_000_000_000 + at, b"".join(some)))
-        events += len(some)
-    loaded = resident() - sum(len(chunk.data) for chunk in chunks) - sum(map(sys.getsizeof, lines))
-    del lines
+    loaded, context, events, matches = resident() - before, Context(logsource=LogSource("linux")), 0, 0
+    chunks = list(scan.lines(io.BytesIO(Path(stream).read_bytes()), "syslog", 1_700_000_000_000_000))
     began = time.process_time()
     for chunk in chunks:
+        events += len(chunk)
         for engine in engines:
             matches += sum(1 for _ in engine.evaluate(chunk, context))
     spent = time.process_time() - began

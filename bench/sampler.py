@@ -7,8 +7,10 @@ FILE gets two tables as text: lines by own time, functions by time including wha
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
+import traceback
 from collections import Counter
 from pathlib import Path
 from types import FrameType
@@ -27,13 +29,10 @@ class Sampler:
     def note(self, _signal: int, frame: FrameType | None) -> None:
         """The signal's handler."""
         self.samples += 1
-        if frame is not None:
-            self.lines[f"{_short(frame)}:{frame.f_lineno} {frame.f_code.co_qualname}"] += 1
-        seen: set[str] = set()
-        while frame is not None:
-            seen.add(f"{_short(frame)} {frame.f_code.co_qualname}")
-            frame = frame.f_back
-        self.functions.update(seen)
+        stack = [*traceback.walk_stack(frame)] if frame else []
+        places = [f"{'/'.join(Path(f.f_code.co_filename).parts[-2:])}:{at} {f.f_code.co_qualname}" for f, at in stack]
+        self.lines.update(places[:1])
+        self.functions.update({re.sub(r":\d+", "", place) for place in places})
 
     def report(self, rows: int = 60) -> str:
         parts = [f"{self.samples} samples of {INTERVAL * 1000:g} ms CPU"]
@@ -50,16 +49,11 @@ class Sampler:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _short(frame: FrameType) -> str:
-    return "/".join(Path(frame.f_code.co_filename).parts[-2:])
-
-
 def main() -> None:
     """SIGUSR1 begins the sampling, so that the start of the agent is left out; the report is written at the end."""
     from vedette.cli.main import main as vedette
 
-    out = Path(sys.argv[1])
-    sampler = Sampler()
+    out, sampler = Path(sys.argv[1]), Sampler()
     signal.signal(signal.SIGUSR1, lambda _signal, _frame: sampler.start())
     sys.argv = ["vedette", *sys.argv[2:]]
     try:

@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "scale.md"
 MEASURED = ROOT / "docs" / "scale" / "measured.json"
 
-SIZES_WANTED = (1_000_000, 10_000_000, 50_000_000)
 GROWTH = 1.3
 """Times the CPU-seconds of an alert in the next smaller run on the same machine, at most."""
 FLEETS = (1_000, 100_000)
@@ -88,13 +87,10 @@ def keep(run: Mapping[str, Any], machine: Mapping[str, Any]) -> None:
     """Put a run of ``bench.spark`` into the file, in place of that of the same size, skew and machine; jobs that it
     left out keep the figures they had."""
     measurements = load()
-    before = find(measurements, run["alerts"], run["skew"], machine["cpu"])
-    jobs = {**(before["jobs"] if before else {}), **run["jobs"]}
-    whole = {**(before or {}), **run, "jobs": jobs, "machine": dict(machine)}
-    measurements["runs"] = sorted(
-        [*(earlier for earlier in measurements["runs"] if earlier is not before), whole],
-        key=lambda earlier: (earlier["skew"], earlier["alerts"], earlier["machine"]["cpu"]),
-    )
+    before = find(measurements, run["alerts"], run["skew"], machine["cpu"]) or {"jobs": {}}
+    whole = {**before, **run, "jobs": {**before["jobs"], **run["jobs"]}, "machine": dict(machine)}
+    runs = [*(earlier for earlier in measurements["runs"] if earlier is not before), whole]
+    measurements["runs"] = sorted(runs, key=lambda run: (run["skew"], run["alerts"], run["machine"]["cpu"]))
     _store(measurements)
 
 
@@ -105,10 +101,8 @@ def keep_region(figures: Mapping[str, Any]) -> None:
 
 def load() -> dict[str, Any]:
     """All measured figures."""
-    if not MEASURED.exists():
-        return {"runs": [], "region": {}}
-    measurements: dict[str, Any] = json.loads(MEASURED.read_text("utf-8"))
-    return measurements
+    measurements: dict[str, Any] = {"runs": [], "region": {}}
+    return measurements | (json.loads(MEASURED.read_text("utf-8")) if MEASURED.exists() else {})
 
 
 def _store(measurements: Mapping[str, Any]) -> None:
@@ -220,9 +214,6 @@ def _jobs(measurements: Mapping[str, Any]) -> str:
         notes.append(
             f"{run['alerts']:,} alerts: {machine['cpu']}, {machine['cores']} cores. {_missing(run)} {_when(run)}  "
         )
-    for size in SIZES_WANTED:
-        if all(run["alerts"] != size for run in even(measurements)):
-            notes.append(f"{size:,} alerts: not run. {_estimate(measurements, size)}  ")
     names = "alerts, machine, job, rows read, seconds, rows/s, CPU-s, rows/CPU-s, JVM MB, Python MB, data files"
     return "\n".join([markdown(names.split(", "), rows), *notes, ""])
 
@@ -248,19 +239,6 @@ def _missing(run: Mapping[str, Any]) -> str:
     return f"Not run: {', '.join(left)}." if left else "All jobs ran."
 
 
-def _estimate(measurements: Mapping[str, Any], size: int) -> str:
-    """What a run of ``size`` alerts would take, by the largest one there is."""
-    if not even(measurements):
-        return ""
-    run = even(measurements)[-1]
-    times = size / run["alerts"]
-    seconds = sum(cost["seconds"] for cost in run["jobs"].values()) + run["made_seconds"]
-    return (
-        f"By the run of {run['alerts']:,} it would take about {times * seconds / 60:,.0f} minutes and "
-        f"{times * run['disk_mb'] / 1000:,.0f} GB of disk."
-    )
-
-
 def _growth(measurements: Mapping[str, Any]) -> str:
     runs = even(measurements)
     pairs = [pair for cpu in sorted({run["machine"]["cpu"] for run in runs})
@@ -283,33 +261,24 @@ def growth(small: Mapping[str, Any], large: Mapping[str, Any], job: str) -> str:
 
 
 def _skew(measurements: Mapping[str, Any]) -> str:
-    skewed = [run for run in measurements["runs"] if run["skew"]]
-    pairs = [(find(measurements, run["alerts"], 0.0, run["machine"]["cpu"]), run) for run in skewed]
-    pairs = [(plain, run) for plain, run in pairs if plain is not None]
-    if not pairs:
+    runs = (run for run in measurements["runs"] if run["skew"])
+    pairs = [(find(measurements, run["alerts"], 0.0, run["machine"]["cpu"]), run) for run in runs]
+    if (pair := next((pair for pair in reversed(pairs) if pair[0] is not None), None)) is None:
         return "Not run.\n"
-    plain, large = pairs[-1]
+    plain, large = pair
     rows = []
-    for job, cost in large["jobs"].items():
-        if job in plain["jobs"]:
-            before = plain["jobs"][job]["cpu_seconds"]
-            ratio = f"{cost['cpu_seconds'] / before:.2f}"
-            tasks = (f"{cost['longest']:.1f}", f"{cost['uneven']:.2f}") if cost["tasks"] else ("", "")
-            rows.append((job, f"{before:,.1f}", f"{cost['cpu_seconds']:,.1f}", ratio, *tasks))
+    for job in [job for job in large["jobs"] if job in plain["jobs"]]:
+        cost, before = large["jobs"][job], plain["jobs"][job]["cpu_seconds"]
+        ratio = f"{cost['cpu_seconds'] / before:.2f}"
+        tasks = (f"{cost['longest']:.1f}", f"{cost['uneven']:.2f}") if cost["tasks"] else ("", "")
+        rows.append((job, f"{before:,.1f}", f"{cost['cpu_seconds']:,.1f}", ratio, *tasks))
     share = f"CPU-s, {large['skew']:.0%} at one site"
     table = markdown(("job", "CPU-s", share, "ratio", "longest task, s", "over its stage's mean"), rows)
     return f"{table}\n{large['alerts']:,} alerts, {_short(large)}. {_when(large)}\n"
 
 
-def _measured(measurements: Mapping[str, Any]) -> str:
-    if not (figures := measured(measurements)):
-        return "Not measured yet: `make bench-spark` and `python -m bench.region`.\n"
+def _names(figures: Mapping[str, tuple[float, str]]) -> str:
     rows = [(f"`{name}`", f"{v:,.3g}" if v < 1000 else f"{v:,.0f}", what) for name, (v, what) in figures.items()]
-    return markdown(("name", "value", "what"), rows)
-
-
-def _assumed(measurements: Mapping[str, Any]) -> str:
-    rows = [(f"`{name}`", f"{v:,g}" if v < 1 else f"{v:,.0f}", what) for name, (v, what) in ASSUMED.items()]
     return markdown(("name", "value", "what"), rows)
 
 
@@ -337,8 +306,8 @@ BLOCKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "jobs": _jobs,
     "growth": _growth,
     "skew": _skew,
-    "assumed": _assumed,
-    "measured": _measured,
+    "assumed": lambda _: _names(ASSUMED),
+    "measured": lambda measurements: _names(measured(measurements)),
     "sizes": _sizes,
 }
 

@@ -33,9 +33,8 @@ class Sent:
     bytes: int = 0
     complete: bool = True
     seconds: float = 0.0
-    reconnects: int = 0
     cut: str = ""
-    """Why it ended early, or why it had to connect again."""
+    """Why it ended early."""
 
 
 def address(value: str) -> tuple[str, int]:
@@ -46,9 +45,9 @@ def address(value: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def _slices(data: mmap.mmap | bytes, start: int, rate: float) -> Iterator[tuple[int, int]]:
+def _slices(data: mmap.mmap | bytes, rate: float) -> Iterator[tuple[int, int]]:
     """(start, end) of the slices to write next, whole lines: one turn of an asked rate, else SLICE bytes."""
-    begun, handed = time.monotonic(), 0
+    begun, handed, start = time.monotonic(), 0, 0
     while start < len(data):
         if not rate:
             end = data.rfind(b"\n", start, start + SLICE) + 1 or data.find(b"\n", start) + 1 or len(data)
@@ -74,64 +73,40 @@ def _each(data: mmap.mmap | bytes, start: int, end: int) -> list[bytes]:
     return lines[:-1] if not lines[-1] else lines
 
 
-def _connect(peer: tuple[str, int], seconds: float) -> socket.socket:
+def wait_for(peer: tuple[str, int], seconds: float) -> None:
+    """Return when ``peer`` accepts TCP connections; raises OSError after ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            connection = socket.create_connection(peer, timeout=10)
-            connection.settimeout(None)
-            return connection
+            socket.create_connection(peer, timeout=10).close()
+            return
         except OSError:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(0.1)
 
 
-def wait_for(peer: tuple[str, int], seconds: float) -> None:
-    """Return when ``peer`` accepts TCP connections; raises OSError after ``seconds``."""
-    _connect(peer, seconds).close()
-
-
-def tcp(peer: tuple[str, int], data: mmap.mmap | bytes, *, rate: float = 0.0, reconnect: float = 0.0) -> Sent:
-    """Write ``data`` (lines) to ``peer``.
-
-    When the connection breaks: with ``reconnect`` (seconds to try) goes on at the start of the line that was cut, else
-    ends and says why. Raises OSError when the first connection fails.
-    """
-    sent = Sent()
-    begun = time.monotonic()
-    connection = _connect(peer, reconnect)
-    done = 0
-    while True:
+def tcp(peer: tuple[str, int], data: mmap.mmap | bytes, *, rate: float = 0.0) -> Sent:
+    """Write ``data`` (lines) to ``peer``; when the connection breaks, ends and says why. Raises OSError when none is
+    made."""
+    sent, done, began = Sent(), 0, time.monotonic()
+    with socket.create_connection(peer, timeout=10) as connection, memoryview(data) as view:
+        connection.settimeout(None)
         try:
-            with connection, memoryview(data) as view:
-                for start, end in _slices(data, done, rate):
-                    done = start
-                    while done < end:
-                        done += connection.send(view[done:end])
-                connection.shutdown(socket.SHUT_WR)  # a reset that comes now is noted: the peer did not read all
-                connection.settimeout(2)
-                with suppress(TimeoutError):
-                    connection.recv(1)
-            break
+            for start, end in _slices(data, rate):
+                done = start
+                while done < end:
+                    done += connection.send(view[done:end])
+            connection.shutdown(socket.SHUT_WR)  # a reset that comes now is noted: the peer did not read all
+            connection.settimeout(2)
+            with suppress(TimeoutError):
+                connection.recv(1)
         except OSError as error:
             sent.cut = f"after {done} bytes: {error}"
             if done < len(data):
-                done = data.rfind(b"\n", 0, done) + 1
-        if done == len(data):
-            break
-        if not reconnect:
-            sent.complete = False
-            break
-        try:
-            connection = _connect(peer, reconnect)
-        except OSError:
-            sent.complete = False
-            break
-        sent.reconnects += 1
-    sent.bytes = done
-    sent.lines = _lines(data, done)
-    sent.seconds = round(time.monotonic() - begun, 3)
+                sent.complete, done = False, data.rfind(b"\n", 0, done) + 1
+    sent.bytes, sent.lines = done, _lines(data, done)
+    sent.seconds = round(time.monotonic() - began, 3)
     return sent
 
 
@@ -148,7 +123,7 @@ def udp(peer: tuple[str, int], data: mmap.mmap | bytes, *, rate: float = 0.0) ->
     family = socket.AF_INET6 if ":" in peer[0] else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as sender:
         sender.connect(peer)
-        for start, end in _slices(data, 0, rate or 50_000):
+        for start, end in _slices(data, rate or 50_000):
             for line in _each(data, start, end):
                 sender.send(line)
                 sent.lines += 1
@@ -181,16 +156,12 @@ def mqtt(
         sent.lines += 1
         window.release()
 
-    def disconnected(*_: object) -> None:
-        sent.reconnects += 1
-
     client.on_publish = acknowledged
-    client.on_disconnect = disconnected
     client.connect(*peer)
     client.loop_start()
     try:
         handed = 0
-        for start, end in _slices(data, 0, rate):
+        for start, end in _slices(data, rate):
             for line in _each(data, start, end):
                 name, payload = (topic, line) if topic else (line.partition(b" ")[0].decode(), line.partition(b" ")[2])
                 if not window.acquire(timeout=patience):
@@ -205,7 +176,6 @@ def mqtt(
     except TimeoutError as error:
         sent.complete, sent.cut = False, str(error)
     finally:
-        client.on_disconnect = None
         client.disconnect()
         client.loop_stop()
     sent.seconds = round(time.monotonic() - begun, 3)
@@ -225,9 +195,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--file", required=True, type=Path)
     parser.add_argument("--rate", type=float, default=0.0, help="lines per second; default: as fast as the peer reads")
     parser.add_argument("--topic", default="", help="MQTT: publish lines whole to this topic")
-    parser.add_argument(
-        "--reconnect", type=float, default=0.0, metavar="S", help="TCP: try again for so long when cut off"
-    )
     options = parser.parse_args(arguments)
     if options.file.stat().st_size == 0:
         print(json.dumps(asdict(Sent())))
@@ -235,7 +202,7 @@ def main(arguments: Sequence[str]) -> int:
     with options.file.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
             if options.tcp:
-                sent = tcp(options.tcp, data, rate=options.rate, reconnect=options.reconnect)
+                sent = tcp(options.tcp, data, rate=options.rate)
             elif options.udp:
                 sent = udp(options.udp, data, rate=options.rate)
             else:

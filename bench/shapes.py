@@ -8,7 +8,7 @@ from typing import Any
 
 from orjson import Fragment
 
-from bench.values import WORDS, address, digits, time_of, uri, uuid
+from bench.values import WORDS, address, digits, identity, time_of, uri
 
 _NUMBERS = (
     *("0", "-0", "7", "-12", "7.0", "7.50", "-0.125", "1e5", "1E+5", "2.5e-7", "1e400", "0.1000"),
@@ -18,7 +18,7 @@ _NUMBERS = (
 
 def _common(rng: Random, number: int) -> dict[str, Any]:
     text = f"took {rng.randrange(999)} ms"
-    return {"time": time_of(number) + "Z", "msg": text, "user": rng.choice(WORDS), "id": uuid(rng)}
+    return {"time": time_of(number) + "Z", "msg": text, "user": rng.choice(WORDS), "id": identity(rng)}
 
 
 def _deep(rng: Random, number: int) -> dict[str, Any]:

@@ -172,12 +172,7 @@ def _rates(plan: Plan, world: World, rng: np.random.Generator) -> Rates:
 
 
 def _days(
-    plan: Plan,
-    world: World,
-    rates: Rates,
-    silences: Sequence[tuple[int, int, int]],
-    planted: Alerts,
-    truth: Truth,
+    plan: Plan, world: World, rates: Rates, silences: Sequence[tuple[int, int, int]], planted: Alerts, truth: Truth
 ) -> Iterator[Alerts]:
     """Each day's alerts with identities, folds among them."""
     number = 0
@@ -229,11 +224,7 @@ def _where(alerts: Alerts, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Alert
 
 
 def _landed(
-    plan: Plan,
-    world: World,
-    days: Iterator[Alerts],
-    offline: Sequence[tuple[int, int, int]],
-    lost: Mapping[int, int],
+    plan: Plan, world: World, days: Iterator[Alerts], offline: Sequence[tuple[int, int, int]], lost: Mapping[int, int]
 ) -> Iterator[tuple[int, Alerts]]:
     """Alerts by when they are received, a day at a time: with copies, and what comes days late."""
     seqs = np.ones(plan.sites * AGENTS, np.int64)
@@ -408,12 +399,7 @@ def _silences(
 
 
 def _bursts(
-    plan: Plan,
-    world: World,
-    rng: np.random.Generator,
-    rates: Rates,
-    loud: Numbers,
-    truth: Truth,
+    plan: Plan, world: World, rng: np.random.Generator, rates: Rates, loud: Numbers, truth: Truth
 ) -> list[Alerts]:
     bursts = []
     for _ in range(plan.bursts):

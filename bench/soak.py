@@ -20,7 +20,6 @@ own       the rest of ``RssAnon``: nothing accounts for it, so it must not rise.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 import tempfile
@@ -31,23 +30,15 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
-from statistics import StatisticsError, linear_regression
+from statistics import StatisticsError, fmean, linear_regression
 from typing import Any, NamedTuple
-
-from msgspec import structs
 
 from bench import traffic
 from bench.send import mqtt, tcp, udp
-from bench.usage import cpu_seconds
+from bench.usage import cpu_seconds, memory_mb
 from tests.broker import Broker
 from tests.e2e.agent import Agent, Process, vedette
 from tests.waits import until
-from vedette.bundle.manifest import MANIFEST
-from vedette.bundle.trust import inspect
-from vedette.mqtt.settings import MqttSettings
-from vedette.region.build import archive
-from vedette.region.publish import publish
-from vedette.region.sign import load_key, sign
 
 FLAT_MB = 2.0
 """What a straight line through the second half of the samples' ``own_mb`` (memory beside what is accounted for) may
@@ -94,7 +85,7 @@ RULES = ("sshd_failed_root_password", "sshd_unknown_user", "download_and_run", "
 
 
 class Sample(NamedTuple):
-    """One moment of the agent; see the module's text."""
+    """One moment of the agent, in MiB; see the module's text."""
 
     when: float
     rss_mb: float
@@ -105,25 +96,20 @@ class Sample(NamedTuple):
     descriptors: int
 
     @classmethod
-    def of(cls, when: float, status: str, state: int, descriptors: int) -> Sample:
-        """``status``: the text of /proc/PID/status; ``state``: bytes of what correlations and statements remember."""
-        words = (line.split() for line in status.splitlines() if line.startswith(("VmRSS:", "Rss")))
-        mb = {row[0]: int(row[1]) / 1024 for row in words}
-        own = mb["RssAnon:"] - state / (1 << 20)
-        return cls(when, mb["VmRSS:"], mb["RssFile:"], mb["RssShmem:"], state / (1 << 20), own, descriptors)
+    def of(cls, when: float, pid: int, state: int) -> Sample:
+        """``state``: bytes of what correlations and statements remember."""
+        mb, state_mb = memory_mb(pid), state / (1 << 20)
+        descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        own = mb["RssAnon"] - state_mb
+        return cls(when, mb["VmRSS"], mb["RssFile"], mb["RssShmem"], state_mb, own, descriptors)
 
 
-def minutes(samples: Sequence[Sample]) -> list[dict[str, float]]:
-    """The mean of each minute's samples, in MiB."""
-    rows = []
-    for minute in sorted({int(sample.when // 60) for sample in samples}):
-        part = [sample for sample in samples if sample.when // 60 == minute]
-        means = {name: round(sum(getattr(sample, name) for sample in part) / len(part), 2) for name in MEMORY}
-        rows.append({"minute": minute, **means})
-    return rows
-
-
-MEMORY = ("rss_mb", "file_mb", "cache_mb", "state_mb", "own_mb")
+def minute(samples: Sequence[Sample]) -> dict[str, float]:
+    """The means of the newest minute of ``samples``."""
+    number = int(samples[-1].when // 60)
+    part = [sample for sample in samples if sample.when // 60 == number]
+    names = ("rss_mb", "file_mb", "cache_mb", "state_mb", "own_mb")
+    return {"minute": number, **{name: round(fmean(getattr(row, name) for row in part), 2) for name in names}}
 
 
 @dataclass(slots=True)
@@ -133,7 +119,6 @@ class Figures:
     seconds: float = 0.0
     sent: dict[str, int] = field(default_factory=dict)
     stored: dict[str, int] = field(default_factory=dict)
-    dropped: dict[str, dict[str, int]] = field(default_factory=dict)
     alerts: dict[str, int] = field(default_factory=dict)
     landed: int = 0
     """Alerts in the region's landing, each once."""
@@ -143,12 +128,8 @@ class Figures:
     rotations: int = 0
     rss_mb: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """After the first tenth, at the end, peak."""
-    minutes: list[dict[str, float]] = field(default_factory=list)
-    """See ``minutes``."""
-    rss_slope_kb_minute: float = 0.0
-    """Of ``own_mb``, in the second half."""
     rss_rise_mb: float = 0.0
-    """By that slope, over the second half."""
+    """Of ``own_mb``, by a straight line through the second half, over that half."""
     statements: dict[str, int] = field(default_factory=dict)
     """At the end: bytes of their state, its bound, and since the last push keys that gave way and rows that failed."""
     statements_peak: int = 0
@@ -157,8 +138,6 @@ class Figures:
     """The most rows that they gave between two pushes."""
     descriptors: tuple[int, int, int] = (0, 0, 0)
     """After the first tenth, at the end and at rest, peak."""
-    unanswered: int = 0
-    """Questions for the status to which no answer came in time."""
     cpu_share: float = 0.0
     broken: list[str] = field(default_factory=list)
     """Every moment at which the agent's account did not add up."""
@@ -196,7 +175,7 @@ def verdict(figures: Figures) -> list[str]:
         wrong.append(f"statements failed on {of['failed']} rows")
     flat = FLAT_MB if figures.seconds >= FLAT_SECONDS else max(MIN_GROWTH_MB, MAX_GROWTH * figures.rss_mb[1])
     if figures.rss_rise_mb > flat:
-        wrong.append(f"memory rises by {figures.rss_slope_kb_minute:.0f} KiB a minute")
+        wrong.append(f"memory rises by {figures.rss_rise_mb:.1f} MiB")
     if figures.descriptors[1] > figures.descriptors[0] + MAX_DESCRIPTORS:
         wrong.append(f"{figures.descriptors[0]} descriptors in the beginning, {figures.descriptors[1]} in the end")
     if figures.bundle != f"rules-{figures.pushes + 1}":
@@ -208,22 +187,23 @@ class Region:
     """A key, and bundles of the same rules under rising versions."""
 
     def __init__(self, folder: Path, broker: Broker) -> None:
-        self.broker, self.version = broker, 1
-        key, self.first = folder / "region.pem", folder / "first.vbundle"
-        self.public = vedette("bundle", "keygen", key).stdout.strip()
-        rules = [Path(__file__).parents[1] / "rules" / "sigma" / "linux" / f"{name}.yml" for name in RULES]
-        statements = folder / "lines.sql"
+        self.broker, self.version, self.file, self._key = broker, 0, folder / "rules.vbundle", folder / "region.pem"
+        self.public = vedette("bundle", "keygen", self._key).stdout.strip()
+        statements, sigma = folder / "lines.sql", Path(__file__).parents[1] / "rules" / "sigma" / "linux"
         statements.write_text(STATEMENTS)
-        vedette("bundle", "build", *rules, statements, "-o", self.first, "--name", "rules", "--version", 1)
-        vedette("bundle", "sign", self.first, "--key", key)
-        self._template, self._key = inspect(self.first.read_bytes()), load_key(key)
+        self._rules = [*(sigma / f"{name}.yml" for name in RULES), statements]
+        self.build()
+        self.first = self.file.rename(folder / "first.vbundle")
 
-    def push(self) -> None:
-        """Publish the next version; raises OSError while the broker is away."""
-        manifest = structs.replace(self._template.manifest, version=self.version + 1)
-        data = sign(archive({**self._template.parts, MANIFEST: manifest.to_bytes()}), self._key, "f1", "stable")
-        asyncio.run(publish(MqttSettings(url=self.broker.url), data, fleet="f1"))
+    def build(self) -> None:
+        """The next version."""
         self.version += 1
+        vedette("bundle", "build", *self._rules, "-o", self.file, "--name", "rules", "--version", self.version)
+        vedette("bundle", "sign", self.file, "--key", self._key, "--fleet", "f1")
+
+    def push(self) -> bool:
+        """Publish the newest version; False while the broker is away."""
+        return vedette("region", "publish", self.file, "--broker", self.broker.url, code=None).returncode == 0
 
 
 class Soak:
@@ -274,10 +254,11 @@ class Soak:
                 status = self._status()
                 figures.broken += status["identity_broken"]
                 samples.append(self._sample(now, status))
-                self._say_minute(samples)
+                if len(samples) > 1 and now // 60 > samples[-2].when // 60:
+                    print(json.dumps(minute(samples[:-1])), flush=True)
                 time.sleep(1)
             figures.seconds = round(now, 1)
-            figures.cpu_share = round(self._cpu() / now, 3)
+            figures.cpu_share = round(cpu_seconds(self.agent.pid) / now, 3)
             self._stop.set()
             for thread in threads:
                 thread.join()
@@ -303,7 +284,6 @@ class Soak:
                 return self.agent.status()
             except ConnectionError:
                 self.agent.alive()
-                self.figures.unanswered += 1
                 if time.monotonic() - began > PATIENCE_SECONDS:
                     raise
 
@@ -324,7 +304,6 @@ class Soak:
         if alarms := status["totals"].get("identity_alarms", 0):
             figures.broken.append(f"{alarms} alarms of the agent itself")
         figures.stored = {name: counts["stored"] for name, counts in status["inputs"].items()}
-        figures.dropped = {name: counts["dropped"] for name, counts in status["inputs"].items()}
         figures.alerts = {name: status["alerts"][name] for name in ("made", "receipted")}
         figures.pushes, figures.bundle = self.region.version - 1, status["bundle"]
         figures.landed = len(self.agent.alerts(self.landed))
@@ -335,38 +314,17 @@ class Soak:
     def _measure(self, samples: Sequence[Sample]) -> None:
         figures, first, last = self.figures, samples[len(samples) // 10], self._sample(samples[-1].when, self._status())
         half = [(sample.when, sample.own_mb) for sample in samples[len(samples) // 2 :]]
-        rise = slope(half)
-        figures.rss_mb = (
-            round(first.rss_mb, 1),
-            round(last.rss_mb, 1),
-            round(max(sample.rss_mb for sample in samples), 1),
-        )
-        figures.minutes = minutes(samples)
-        figures.rss_slope_kb_minute = round(rise * 60 * 1024, 1)
-        figures.rss_rise_mb = round(rise * (half[-1][0] - half[0][0]), 2)
+        peak = max(sample.rss_mb for sample in samples)
+        figures.rss_mb = round(first.rss_mb, 1), round(last.rss_mb, 1), round(peak, 1)
+        figures.rss_rise_mb = round(slope(half) * (half[-1][0] - half[0][0]), 2)
         figures.descriptors = first.descriptors, last.descriptors, max(sample.descriptors for sample in samples)
 
     def _sample(self, when: float, status: Mapping[str, Any]) -> Sample:
-        proc = Path(f"/proc/{self._pid()}")
         statements = status["statement_state"]["bytes"]
         rows = sum(statement["rows"] for statement in status["statement_state"]["statements"])
         self.figures.statements_peak = max(self.figures.statements_peak, statements)
         self.figures.statements_rows = max(self.figures.statements_rows, rows)
-        state = status["correlation_state"]["bytes"] + statements
-        return Sample.of(when, (proc / "status").read_text(), state, len(list((proc / "fd").iterdir())))
-
-    def _say_minute(self, samples: Sequence[Sample]) -> None:
-        """Once a minute is over."""
-        if len(samples) > 1 and samples[-1].when // 60 > samples[-2].when // 60:
-            print(json.dumps(minutes(samples[:-1])[-1]), flush=True)
-
-    def _cpu(self) -> float:
-        """Seconds of processor time so far."""
-        return cpu_seconds(self._pid())
-
-    def _pid(self) -> int:
-        assert self.agent.process is not None
-        return self.agent.process.pid
+        return Sample.of(when, self.agent.pid, status["correlation_state"]["bytes"] + statements)
 
     # --- the load, each in a thread of its own
 
@@ -422,11 +380,8 @@ class Soak:
 
     def _push(self) -> None:
         while not self._stop.wait(self.push_every):
-            while not self._stop.is_set():
-                with suppress(OSError):
-                    self.region.push()
-                    break
-                self._stop.wait(1)
+            self.region.build()
+            until("a push", self.region.push)
 
     def _flap(self) -> None:
         """Orderly, so that what the broker has acknowledged is not lost by the broker itself."""

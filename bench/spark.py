@@ -30,10 +30,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,22 +48,6 @@ from bench.usage import Usage, measured
 from spark_jobs.__main__ import main as jobs
 from spark_jobs.common.session import open_session
 from spark_jobs.jobs.ingest import BYTES_PER_BATCH
-from spark_jobs.jobs.job import setting
-from spark_jobs.tables.schema import (
-    ALERTS,
-    ANOMALIES,
-    BASELINES,
-    CAMPAIGNS,
-    COVERAGE,
-    ENTITY_SITE_5M,
-    FIRST_SEEN,
-    HOST_1H,
-    NOISE,
-    RISK,
-    SESSIONS,
-    WIN_5M,
-    Table,
-)
 
 ROOT = Path(__file__).parents[1]
 WARM = 20_000
@@ -72,41 +57,36 @@ MIN_TASK = 0.5
 MASTER = "local[2]"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """A job as it is run: its options, the tables whose rows it reads, and those that it writes."""
 
     options: str
-    reads: tuple[Table, ...] = ()
-    writes: tuple[Table, ...] = ()
+    reads: str = ""
+    writes: str = ""
 
 
+COUNTS = "win_5m entity_site_5m host_1h"
 PLAN: dict[str, Asked] = {
-    "ingest": Asked("--landing={out}/landing --lookups={out}/lookups", (), (ALERTS, WIN_5M, ENTITY_SITE_5M, HOST_1H)),
-    "campaigns": Asked("--date={last} --lookups={out}/lookups", (ENTITY_SITE_5M,), (CAMPAIGNS, SESSIONS)),
-    "baselines": Asked(
-        "--date={last} --days=6 --lookups={out}/lookups", (WIN_5M, ENTITY_SITE_5M), (BASELINES, ANOMALIES, FIRST_SEEN)
-    ),
-    "risk": Asked("--date={last} --lookups={out}/lookups", (ENTITY_SITE_5M, HOST_1H, WIN_5M, ALERTS), (RISK,)),
-    "noise": Asked("--date={last} --days=14", (WIN_5M, HOST_1H, ENTITY_SITE_5M), (NOISE,)),
-    "coverage": Asked("--date={last} --days=14 --rules={out}/landing/rules", (WIN_5M,), (COVERAGE,)),
-    "report": Asked("--date={last} --days=14 --html={out}/report.html", (WIN_5M, HOST_1H, ENTITY_SITE_5M, ALERTS)),
+    "ingest": Asked("--landing={out}/landing --lookups={out}/lookups", "", f"alerts {COUNTS}"),
+    "campaigns": Asked("--date={last} --lookups={out}/lookups", "entity_site_5m", "campaigns sessions"),
+    "baselines": Asked("--date={last} --days=6 --lookups={out}/lookups", "win_5m entity_site_5m",
+                       "baselines anomalies first_seen"),
+    "risk": Asked("--date={last} --lookups={out}/lookups", f"alerts {COUNTS}", "risk"),
+    "noise": Asked("--date={last} --days=14", COUNTS, "noise"),
+    "coverage": Asked("--date={last} --days=14 --rules={out}/landing/rules", "win_5m", "coverage"),
+    "report": Asked("--date={last} --days=14 --html={out}/report.html", f"alerts {COUNTS}"),
     "export": Asked("--date={last} --format=ocsf --output={out}/export"),
-    "maintain": Asked("--date={last} --days=14", (ALERTS, WIN_5M), (ALERTS, WIN_5M, ENTITY_SITE_5M, HOST_1H)),
-}
+    "maintain": Asked("--date={last} --days=14", "alerts win_5m", f"alerts {COUNTS}"),
+}  # fmt: skip
 """In the order in which they run."""
 
 
 @dataclass(slots=True)
-class Cost:
+class Cost(Usage):
     """What one job took."""
 
-    job: str
+    job: str = ""
     rows: int = 0
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    jvm_mb: float = 0.0
-    python_mb: float = 0.0
     tasks: int = 0
     longest: float = 0.0
     uneven: float = 0.0
@@ -133,12 +113,11 @@ def fleet(alerts: int, skew: float, out: Path) -> dict[str, Any]:
     return planted
 
 
-def session(jobs: Sequence[str], said: argparse.Namespace) -> Iterator[list[Cost]]:
+def session(jobs: Sequence[str], said: argparse.Namespace, out: Path, truth: dict[str, Any]) -> Iterator[list[Cost]]:
     """Run ``jobs`` in one session: all once on the small fleet (``start``), then each, measured, on the large one.
 
     After each job the costs so far; at the end all of them again, with what the event log tells of their tasks."""
-    warm, out = said.folder / "warm", said.folder / _name(said.alerts, said.skew)
-    truth, costs, began = fleet(said.alerts, said.skew, out), [Cost("start")], [time.time()]
+    warm, start, costs, began = said.folder / "warm", Cost(job="start"), list[Cost](), list[float]()
     with tempfile.TemporaryDirectory(prefix="vedette-bench-") as events:
         settings = {
             "spark.driver.memory": said.memory,
@@ -147,42 +126,34 @@ def session(jobs: Sequence[str], said: argparse.Namespace) -> Iterator[list[Cost
             "spark.eventLog.dir": f"file://{events}",
             "spark.eventLog.rolling.enabled": "false",
             "spark.eventLog.compress": "false",
-            **dict(said.conf),
         }
-        with measured() as usage:
+        with measured(start):
             spark = open_session("bench", master=MASTER, settings=settings)
             for job in jobs:
                 clear(job, warm)
-                _run(spark, job, WARM, 0.0, warm)
-        _note(costs[0], usage)
+                _run(spark, job, plan(WARM, 0.0), warm)
         for job in jobs:
             clear(job, out)
-            cost = Cost(job, rows_of(job, out, truth))
-            began.append(time.time())
-            with measured() as usage:
-                cost.said = _run(spark, job, said.alerts, said.skew, out)
-            _note(cost, usage)
-            cost.rows = cost.rows or rows_of(job, out, truth)
-            for table in PLAN[job].writes:
-                files, size = files_of(out / "tables" / table.name)
-                cost.files, cost.file_mb = cost.files + files, cost.file_mb + size
-                cost.tables_mb[table.name] = size
-            print(_line(cost), file=sys.stderr, flush=True)
+            cost = Cost(job=job, rows=rows_of(job, out, truth))
             costs.append(cost)
-            yield costs
+            began.append(time.time())
+            with measured(cost):
+                cost.said = _run(spark, job, plan(said.alerts, said.skew), out)
+            cost.rows = cost.rows or rows_of(job, out, truth)
+            for table in PLAN[job].writes.split():
+                files, size = files_of(out / "tables" / table)
+                cost.files, cost.file_mb = cost.files + files, cost.file_mb + size
+                cost.tables_mb[table] = size
+            print(cost, file=sys.stderr, flush=True)
+            yield [start, *costs]
         spark.stop()
-        for cost, since, until in zip(costs[1:], began[1:], [*began[2:], time.time()], strict=True):
+        for cost, since, until in zip(costs, began, [*began[1:], time.time()], strict=True):
             cost.tasks, cost.longest, cost.uneven = stalls(Path(events), since, until)
-    yield costs
+    yield [start, *costs]
 
 
-def _note(cost: Cost, usage: Usage) -> None:
-    cost.seconds, cost.cpu_seconds = usage.seconds, usage.cpu_seconds
-    cost.jvm_mb, cost.python_mb = usage.jvm_mb, usage.other_mb
-
-
-def _run(spark: SparkSession, job: str, alerts: int, skew: float, out: Path) -> str:
-    last = plan(alerts, skew).start + timedelta(days=plan(alerts, skew).days - 1)
+def _run(spark: SparkSession, job: str, plan: Plan, out: Path) -> str:
+    last = plan.start + timedelta(days=plan.days - 1)
     options = PLAN[job].options.format(out=out, last=last).split()
     said: str = jobs.main([job, f"--tables={out}/tables", *options], standalone_mode=False, obj=spark)
     return said.splitlines()[0].replace(f"{out}/", "")
@@ -218,7 +189,7 @@ def rows_of(job: str, out: Path, truth: dict[str, Any]) -> int:
         return int(truth["rows"]) + sum(int(pq.ParquetFile(file).metadata.num_rows) for file in beats)
     if job == "export":
         return sum(file.read_bytes().count(b"\n") for file in (out / "export").glob("*.ndjson"))
-    return sum(_rows(out / "tables" / table.name) for table in PLAN[job].reads)
+    return sum(_rows(out / "tables" / table) for table in PLAN[job].reads.split())
 
 
 def _rows(path: Path) -> int:
@@ -241,12 +212,13 @@ def folder_mb(path: Path) -> float:
 
 
 def run(said: argparse.Namespace) -> None:
-    """Make the fleets, run the jobs asked for in a process of their own, and write down what each took, as soon as it
-    has ended: a long run that is cut short has not been in vain."""
-    fleet(WARM, 0.0, said.folder / "warm")
-    out = said.folder / _name(said.alerts, said.skew)
-    began = time.monotonic()
-    truth = fleet(said.alerts, said.skew, out)
+    """Make the fleets, run the jobs asked for, and write down what each took, as soon as it has ended: a long run that
+    is cut short has not been in vain."""
+    name = f"{said.alerts}-skew-{said.skew:g}" if said.skew else str(said.alerts)
+    out, began = said.folder / name, time.monotonic()
+    with ProcessPoolExecutor(1) as pool:  # so that what it takes to make them is not counted as the jobs'
+        pool.submit(fleet, WARM, 0.0, said.folder / "warm").result()
+        truth = pool.submit(fleet, said.alerts, said.skew, out).result()
     landing = folder_mb(out / "landing" / "alerts")
     print(f"{truth['rows']:,} rows landed, {landing:,.0f} MB", file=sys.stderr)
     results: dict[str, Any] = {
@@ -256,33 +228,20 @@ def run(said: argparse.Namespace) -> None:
         "made_seconds": round(time.monotonic() - began, 1),
         "landing_mb": round(landing, 1),
         "batch_bytes": BYTES_PER_BATCH,
-        "jobs": {},
     }
-    about: dict[str, Any] = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "load": round(os.getloadavg()[0], 1),
-        "code": code(),
-    }
+    about = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "load": round(os.getloadavg()[0], 1)}
     jobs = said.job or list(PLAN)
-    command = [sys.executable, "-m", "bench.spark", "--inside", "--alerts", str(said.alerts), "--skew", str(said.skew),
-               "--folder", str(said.folder), "--memory", said.memory, *(f"--job={job}" for job in jobs),
-               *(f"--conf={key}={value}" for key, value in said.conf)]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as done:
-        for line in done.stdout or ():
-            if not line.startswith(b"["):
-                continue  # output of Spark or a library
-            start, *costs = [Cost(**fields_of) for fields_of in json.loads(line)]
-            about["start_cpu_seconds"] = round(start.cpu_seconds, 1)
-            results["jobs"] = {cost.job: {**scale.rounded(asdict(cost)), **about} for cost in costs}
-            if "ingest" in jobs:
-                checkpoint = out / "tables" / "_checkpoints" / "alerts"
-                results |= {"checkpoint_mb": round(folder_mb(checkpoint), 3), "batches": len(_batches(checkpoint))}
-            results["disk_mb"] = round(folder_mb(out), 1)
-            if not said.no_docs:
-                scale.keep(results, machine())
-                scale.document()
-    if done.returncode:
-        raise SystemExit(f"the jobs ended with code {done.returncode}")
+    for start, *costs in session(jobs, said, out, truth):
+        about |= {"code": code(), "start_cpu_seconds": round(start.cpu_seconds, 1)}
+        results["jobs"] = {cost.job: {**scale.rounded(asdict(cost)), **about} for cost in costs}
+        if "ingest" in jobs:
+            checkpoint = out / "tables" / "_checkpoints" / "alerts"
+            batches = sum(file.name.isdecimal() for file in (checkpoint / "commits").iterdir())
+            results |= {"checkpoint_mb": round(folder_mb(checkpoint), 3), "batches": batches}
+        results["disk_mb"] = round(folder_mb(out), 1)
+        if not said.no_docs:
+            scale.keep(results, machine())
+            scale.document()
     print(f"start: {start.seconds:.1f} s, {start.cpu_seconds:.1f} CPU-s", file=sys.stderr)
 
 
@@ -305,25 +264,8 @@ def clear(job: str, folder: Path) -> None:
     elif not (folder / "tables").exists():
         raise SystemExit(f"{folder}: no tables yet; run ingest first")
     elif job != "maintain":
-        for table in PLAN[job].writes:
-            shutil.rmtree(folder / "tables" / table.name, ignore_errors=True)
-
-
-def _batches(checkpoint: Path) -> list[Path]:
-    return [file for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]
-
-
-def _name(alerts: int, skew: float) -> str:
-    return f"{alerts}-skew-{skew:g}" if skew else str(alerts)
-
-
-def _line(cost: Cost) -> str:
-    return (
-        f"{cost.job:10} {cost.rows:11,} rows {cost.seconds:8.1f} s {cost.cpu_seconds:8.1f} CPU-s "
-        f"{cost.rows / cost.seconds:10,.0f} rows/s  JVM {cost.jvm_mb:5.0f} MB  Python {cost.python_mb:5.0f} MB  "
-        f"longest task {cost.longest:5.1f} s, {cost.uneven:.1f} times the mean  {cost.files} files "
-        f"{cost.file_mb:.0f} MB  {cost.said}"
-    )
+        for table in PLAN[job].writes.split():
+            shutil.rmtree(folder / "tables" / table, ignore_errors=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -333,22 +275,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--skew", type=float, default=0.0, metavar="SHARE", help="of all alerts, at one site")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench-spark", metavar="DIR")
     parser.add_argument("--memory", default="2g", metavar="SIZE", help="heap of the JVM, default 2g")
-    parser.add_argument(
-        "--conf", action="append", default=[], type=setting, metavar="KEY=VALUE", help="for Spark; repeatable"
-    )
     parser.add_argument("--job", action="append", default=[], choices=list(PLAN), help="only this one; repeatable")
     parser.add_argument("--no-docs", action="store_true", help="leave docs/scale.md and its figures as they are")
-    parser.add_argument("--remove", action="store_true", help="delete the made-up fleet and its tables at the end")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     said = parser.parse_args(arguments)
     said.folder = said.folder.resolve()
-    if said.inside:
-        for costs in session(said.job or list(PLAN), said):
-            print(json.dumps([asdict(cost) for cost in costs]), flush=True)
-        return 0
     run(said)
-    if said.remove:
-        shutil.rmtree(said.folder / _name(said.alerts, said.skew))
     return 0
 
 

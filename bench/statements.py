@@ -6,7 +6,8 @@ filter, windows, and bytes a group by themselves. "To compile" is from text to p
 
 A statement that only filters syslog lines, of which one in 50 passes, is measured beside the Sigma rule that says the
 same, by turns: by the engine up to the fields of the alerts, and as a life of the agent's pipeline from the raw log to
-the alerts' commits.
+the alerts' commits. Two statements that split the readings into rows for a sink are measured up to the commits of its
+queue.
 
 With ``FLINK`` in the environment (a Python with ``apache-flink``, which ``make bench`` gives) Apache Flink reads the
 same file on one core: its CPU time for the whole run, and "to start" that of a run with 100 of the events.
@@ -35,14 +36,12 @@ from vedette.engine.rows import Batch
 from vedette.model.event import CHUNK_BYTES, Chunk, Flag, Frame
 from vedette.model.times import clamp
 from vedette.plan.plan import Plan
-from vedette.plan.query import Call, Column, Literal, Node, Row, Type, Windowed
 from vedette.rules import build
 from vedette.runtime.alerts.events import Event
 from vedette.runtime.alerts.rows import Read
-from vedette.stream.expression import calc
+from vedette.sinks.settings import FileSink
 from vedette.stream.keyed import Budget
 from vedette.stream.network.network import Network
-from vedette.stream.operators.base import Operator
 from vedette.stream.statements import Statements
 from vedette.system.memory import resident
 
@@ -67,8 +66,12 @@ detection:
     condition: a
 """
 FILTER = "INSERT INTO alerts SELECT message FROM events WHERE message LIKE 'Failed password for root%';"
+SPLIT = "CREATE TABLE lake (device STRING, t DOUBLE) WITH ('connector' = 'sink', 'name' = 'lake');" + "".join(
+    f"INSERT INTO lake SELECT device, temperature FROM readings WHERE temperature {side} 42;" for side in ("<", ">=")
+)
 GROUPED = "GROUP BY window_start, window_end, device"
 OPERATORS = {
+    "windows of 10 s": QUERY.format(limit=42),
     "a session of 30 s": f"""SELECT window_start, window_end, device, COUNT(*) AS n FROM TABLE(SESSION(
         TABLE readings PARTITION BY device, DESCRIPTOR(ts), INTERVAL '30' SECOND)) {GROUPED}""",
     "OVER a minute": """SELECT device, AVG(temperature) OVER (PARTITION BY device ORDER BY ts
@@ -80,6 +83,11 @@ OPERATORS = {
     "the first two of 10 s": """SELECT device, temperature FROM (SELECT *, ROW_NUMBER() OVER (
         PARTITION BY window_start, window_end, device ORDER BY temperature DESC) AS n
         FROM TABLE(TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '10' SECOND))) WHERE n <= 2""",
+    "a join with the minute before": """SELECT a.device, b.temperature FROM readings AS a LEFT JOIN readings AS b
+        ON a.device = b.device AND b.temperature < 21 AND b.ts BETWEEN a.ts - INTERVAL '1' MINUTE AND a.ts""",
+    "a pattern of three rows": """SELECT * FROM readings MATCH_RECOGNIZE (PARTITION BY device ORDER BY ts
+        MEASURES LAST(low.temperature) AS lowest AFTER MATCH SKIP PAST LAST ROW PATTERN (high{2,} low)
+        DEFINE high AS temperature > 30, low AS temperature < 30)""",
 }
 """What is measured by rows alone."""
 FLINK = """
@@ -141,9 +149,10 @@ def decoded_event(match: Match, frame: Frame) -> Event:
     return Event(frame, match.start, match.end, record, record.host, time, Flag(0))
 
 
-def evaluate(plan: Plan, stream: Sequence[Chunk]) -> tuple[float, int]:
-    """CPU seconds, and matches or rows, with the fields of their alerts."""
-    engine, statements, context, joiner = Engine(plan, route=False), Statements(plan.statements), Context(), Joiner()
+def evaluate(plan: Plan, stream: Sequence[Chunk], *, kernel: bool = True) -> tuple[float, int]:
+    """CPU seconds, and matches or rows, with the fields of their alerts; ``kernel``: the native one is used."""
+    engine, context, joiner = Engine(plan, route=False, kernel=kernel), Context(), Joiner()
+    statements = Statements(plan.statements, plan.lookups)
     offset = rows = 0
     read: dict[str, list[Read]] = {}
     began = time.process_time()
@@ -185,14 +194,17 @@ def gather(engine: Engine, statements: Statements, frame: Frame, batch: Batch, c
 
 
 def lived(plan: Plan, stream: Sequence[Chunk]) -> tuple[float, int]:
-    """CPU seconds of a pipeline for what its raw log holds, with the alerts in the outbox, and their number."""
+    """CPU seconds of a pipeline for what its raw log holds, with the alerts in the outbox and rows in the sink's queue,
+    and their number."""
     with tempfile.TemporaryDirectory() as folder:
-        life = Life(Path(folder), Engine(plan, route=False))
+        lake = FileSink("lake", path=Path(folder) / "lake.ndjson", takes="rows")
+        life = Life(Path(folder), Engine(plan, route=False), sinks=(lake,))
         life.give(*(replace(chunk, received_at=NOW) for chunk in stream))
         began = time.process_time()
         life.live()
         spent = time.process_time() - began
-        alerts = life.counters.totals["alerts_made"]
+        alerts, rows = life.counters.totals["alerts_made"], life.context.rows
+        alerts += 0 if rows is None else rows.of("lake").newest_seq
         life.end()
     return spent, alerts
 
@@ -218,54 +230,24 @@ def flink(python: str, lines: Sequence[bytes], number: int) -> float:
     return float(done.stdout.split()[-1])
 
 
-def filtered(count: int) -> float:
-    """Microseconds a row of a filter of three comparisons by itself, all of whose rows pass."""
-    text, double, boolean = Type("STRING"), Type("DOUBLE"), Type("BOOLEAN")
-    device, temperature = Column(1, text), Column(2, double)
-    tests = (
-        Call(">=", (temperature, Literal(0.0, double)), boolean),
-        Call("<", (temperature, Literal(450.0, double)), boolean),
-        Call("<>", (device, Literal("device-x", text)), boolean),
-    )
-    compute = calc((device, temperature), Call("AND", tests, boolean))
-    batch = [(i, f"device-{i:04}", float(i % 450)) for i in range(1000)]
-    rounds = max(1, count // len(batch))
-    began = time.process_time()
-    for _ in range(rounds):
-        passed, failed = compute(batch)
-    spent = time.process_time() - began
-    assert (len(passed), failed) == (len(batch), 0)
-    return spent / (rounds * len(batch)) * 1e6
-
-
-def operated(query: str, count: int) -> float:
-    """Microseconds a row of a statement over 1,000 devices, by the network alone."""
+def feeding(query: str, count: int, devices: int = DEVICES) -> Callable[[], Network]:
+    """What feeds so many rows to the network of a statement alone, and returns it."""
     network = Network(compiled(f"{TABLE}INSERT INTO alerts {query};").statements, Budget(1 << 30))
-    ((rule, (scan,)),) = network.scans.items()
-    fed = []
+    ((rule, scans),) = network.scans.items()
+    rows = []
     for i in range(count):
-        device, temperature = f"device-{i * 7919 % DEVICES}", i * 31 % 450 / 10
+        device, temperature = f"device-{i * 7919 % devices:06}", i * 31 % 450 / 10
         values = {"ts": (START + i // 2) * 1000, "device": device, "temperature": temperature}
-        fed.append((i, *(values[source.path] for source in scan.sources)))
-    began = time.process_time()
-    for start in range(0, count, 2000):
-        for row in fed[start : start + 2000]:
-            network.feed(rule, row)
-        network.flush()
-    return (time.process_time() - began) / count * 1e6
+        rows.append((i, *(values[source.path] for source in scans[0].sources)))
 
+    def feed() -> Network:
+        for start in range(0, count, 2000):
+            for row in rows[start : start + 2000]:
+                network.feed(rule, row)
+            network.flush()
+        return network
 
-def windows_of(network: Network) -> Operator:
-    return next(operator for operator in network.operators.values() if isinstance(operator.node, Windowed))
-
-
-def rows(node: Node, count: int, devices: int) -> list[Row]:
-    """As the operator of ``node`` takes them."""
-    assert isinstance(node, Windowed)
-    places = {node.input.time: 0, node.keys[0]: 1}
-    order = [places.get(place, 2) for place in range(1, len(node.input.columns) + 1)]
-    values = (((START + i // 2) * 1000, f"device-{i % devices:06}", float(i % 450)) for i in range(count))
-    return [(i, *(value[place] for place in order)) for i, value in enumerate(values)]
+    return feed
 
 
 def main(count: int) -> None:
@@ -293,27 +275,18 @@ def main(count: int) -> None:
     plans = compiled(FILTER), compile_rules(text=SIGMA)
     for what, measure in (("engine and fields", evaluate), ("from the log to the outbox", lived)):
         compared(what, [partial(measure, plan, syslog) for plan in plans], count)
-    print(f"{filtered(count):.2f} us a row for a filter of three comparisons by itself")
+    seconds, rows = lived(compiled(TABLE + SPLIT), stream)
+    print(f"{seconds / rows * 1e6:.1f} us a row for a sink, two statements that split: {rows / seconds:,.0f} a second")
     for name, query in OPERATORS.items():
-        print(f"{operated(query, count // 2):.1f} us a row for {name}")
-    plan = compiled(f"{TABLE}INSERT INTO alerts {queries(1)[0]};")
-    operator = windows_of(Network(plan.statements, Budget(1 << 30)))
-    many = rows(operator.node, count, DEVICES)
-    began = time.process_time()
-    for start in range(0, count, 4096):
-        operator.push(0, many[start : start + 4096])
-    print(f"{count / (time.process_time() - began) / 1e3:.0f} k window updates a CPU-second")
+        feed, began = feeding(query, count // 2), time.process_time()
+        feed()
+        print(f"{(time.process_time() - began) / (count // 2) * 1e6:.1f} us a row for {name}")
     groups = 100_000
-    network = Network(plan.statements, Budget(1 << 30))
-    operator = windows_of(network)
-    many = rows(operator.node, groups, groups)
+    feed = feeding(OPERATORS["windows of 10 s"].replace("'10' SECOND", "'1' HOUR"), groups, groups)
     tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    for start in range(0, groups, 4096):
-        operator.push(0, many[start : start + 4096])
-    network.budget.settle()
-    whole = tracemalloc.get_traced_memory()[0] - before + groups * (49 + len("device-000000"))
-    print(f"{whole / groups:.0f} bytes a group with its key's text, {network.budget.used / groups:.0f} accounted")
+    network = feed()
+    size = tracemalloc.get_traced_memory()[0] / groups + sys.getsizeof("device-000000")
+    print(f"{size:.0f} bytes a group with its key's text, {network.budget.used / groups:.0f} accounted")
 
 
 if __name__ == "__main__":

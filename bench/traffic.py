@@ -115,10 +115,10 @@ def blocks(
     share of the lines (but for time and process id) is one of REPEATED. The labels of planted lines are appended to
     ``truth`` as the lines are given. Raises KeyError for an unknown kind.
     """
-    ordinary, planted = KINDS[kind]
+    ordinary, incidents_of = KINDS[kind]
     rng = Random(f"vedette {kind} {seed}")
     pool = benign.pool(ordinary, rng, POOL)
-    incidents = _Incidents(planted, Random(f"attacks {kind} {seed}"), attack_rate)
+    incidents = _Incidents(incidents_of, Random(f"attacks {kind} {seed}"), attack_rate)
     pids, numbers = range(300, 32768), range(1024, 65536)
     often = Random(f"repeated {kind} {seed}")
     usual = [(often.choice(pool), often.choice(numbers)) for _ in range(REPEATED)]
@@ -149,6 +149,13 @@ def lines(seed: int, count: int, **options: Any) -> Iterator[bytes]:
     """The lines of ``blocks``, whose ``options`` it takes, one by one and without ``\\n``."""
     for block in blocks(seed, count, **options):
         yield from block[:-1].split(b"\n")
+
+
+def planted(seed: int, count: int, rate: float, kind: str = "syslog") -> list[bytes]:
+    """The lines of attacks, with ``\\n``, in such a stream."""
+    truth: list[Planted] = []
+    lines = b"".join(blocks(seed, count, attack_rate=rate, kind=kind, truth=truth)).splitlines(keepends=True)
+    return [lines[label.line - 1] for label in truth]
 
 
 def messages(seed: int, count: int, **options: Any) -> Iterator[tuple[str, bytes]]:

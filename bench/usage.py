@@ -1,4 +1,4 @@
-"""What a process and everything below it takes: CPU-seconds and resident memory, sampled from ``/proc``.
+"""What processes take: CPU-seconds and memory of one, and of this one with everything below it, sampled from ``/proc``.
 
 CPU time of a process that ended between two looks is lost from its last look on, at most ``SAMPLE_SECONDS``. Memory is
 the largest sum seen at one look, the JVM's (``java``) and that of all other processes apart; pages that processes
@@ -11,19 +11,24 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
+from vedette.system.processes import Used, used
+
 SAMPLE_SECONDS = 0.2
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of a process so far, without those below it."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / TICKS
+    """User and system time of all threads of a process so far, without processes below it (clock_getcpuclockid(3))."""
+    return time.clock_gettime(~pid << 3 | 2)
+
+
+def memory_mb(pid: int | str) -> dict[str, float]:
+    """The rows of ``/proc/PID/status`` about memory, such as VmRSS and VmHWM (the most so far), in MiB."""
+    rows = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return {row[0].rstrip(":"): int(row[1]) / 1024 for row in rows if row[-1] == "kB"}
 
 
 @dataclass(slots=True)
@@ -33,7 +38,8 @@ class Usage:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     jvm_mb: float = 0.0
-    other_mb: float = 0.0
+    python_mb: float = 0.0
+    """Of all processes but the JVM."""
 
 
 @dataclass(slots=True)
@@ -46,41 +52,35 @@ class _Seen:
 
     def look(self) -> None:
         jvm = other = 0
-        for pid, stat in family(os.getpid()):
-            self.cpu[pid, stat[19]] = (int(stat[11]) + int(stat[12])) / TICKS
-            resident = int(stat[21]) * PAGE
-            try:
-                name = Path(f"/proc/{pid}/comm").read_text().strip()
-            except OSError:
-                continue
-            jvm, other = (jvm + resident, other) if name == "java" else (jvm, other + resident)
+        for pid, (name, start, usage) in family(os.getpid()).items():
+            with suppress(OSError):  # it has ended
+                self.cpu[pid, start] = cpu_seconds(pid)
+            jvm += usage.resident if name == "java" else 0
+            other += usage.resident if name != "java" else 0
         self.jvm, self.other = max(self.jvm, jvm), max(self.other, other)
 
 
-def family(first: int) -> Iterator[tuple[int, list[str]]]:
-    """``first`` and all processes below it, each with the fields of its ``stat`` from ``state`` on."""
-    stats: dict[int, list[str]] = {}
-    below: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdecimal():
-            try:
-                stat = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            stats[int(entry)] = stat
-            below.setdefault(int(stat[1]), []).append(int(entry))
-    queue = [first]
-    while queue:
-        pid = queue.pop()
-        if pid in stats:
-            yield pid, stats[pid]
-        queue += below.get(pid, [])
+def family(first: int) -> dict[int, tuple[str, str, Used]]:
+    """``first`` and all processes below it by id: name, time of start, usage."""
+    members: dict[int, tuple[str, str, Used]] = {}
+    waiting = [first]
+    while waiting:
+        pid = waiting.pop()
+        try:
+            head, _, tail = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                waiting += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+        except OSError:
+            continue
+        if (usage := used(pid)) is not None:
+            members[pid] = head.partition("(")[2], tail.split()[19], usage
+    return members
 
 
 @contextmanager
-def measured() -> Iterator[Usage]:
-    """What this process and those below it take while the ``with`` lasts."""
-    usage, before, seen, done = Usage(), _Seen(), _Seen(), threading.Event()
+def measured(usage: Usage) -> Iterator[Usage]:
+    """Fill in what this process and those below it take while the ``with`` lasts."""
+    before, seen, done = _Seen(), _Seen(), threading.Event()
     before.look()
 
     def sample() -> None:
@@ -98,4 +98,4 @@ def measured() -> Iterator[Usage]:
         watcher.join()
         seen.look()
         usage.cpu_seconds = sum(cpu - before.cpu.get(process, 0.0) for process, cpu in seen.cpu.items())
-        usage.jvm_mb, usage.other_mb = seen.jvm / 1e6, seen.other / 1e6
+        usage.jvm_mb, usage.python_mb = seen.jvm / 1e6, seen.other / 1e6

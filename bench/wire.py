@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +24,7 @@ from bench import send, traffic
 from bench.agent import Agent, directory, syslog_input
 from bench.usage import cpu_seconds
 from tests.broker import own_port, running
+from tests.e2e.agent import Process
 from tests.waits import until
 from vedette.delivery.batch import split_batch
 
@@ -47,17 +46,10 @@ def logins(seed: int, count: int) -> bytes:
     return bytes(lines)
 
 
-def attacks() -> list[bytes]:
-    """Lines of attacks of all kinds."""
-    planted: list[traffic.Planted] = []
-    lines = b"".join(traffic.blocks(7, 40_000, attack_rate=0.01, truth=planted)).splitlines(keepends=True)
-    return [lines[label.line - 1] for label in planted][:: len(planted) // ALONE][:ALONE]
-
-
 class Way:
     """Agent, landing and what is published between them."""
 
-    def __init__(self, agent: Agent, landing: subprocess.Popen[bytes], broker: int, syslog: int) -> None:
+    def __init__(self, agent: Agent, landing: Process, broker: int, syslog: int) -> None:
         self._agent, self._landing, self._peer = agent, landing, ("127.0.0.1", syslog)
         self._payloads: list[bytes] = []
         self._stored = 0
@@ -92,7 +84,7 @@ class Way:
         return bool(counts["judged"] >= self._stored and not status["alerts"]["in_outbox"])
 
     def _made(self) -> int:
-        return int(self._agent.wait(bool, 30)["alerts"]["made"])
+        return int(self._agent.wait()["alerts"]["made"])
 
     def _used(self) -> tuple[float, float]:
         return self._agent.usage().seconds, cpu_seconds(self._landing.pid)
@@ -106,24 +98,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as name, running(Path(name) / "broker", verbose=False) as broker:
         folder, port = Path(name), own_port()
         command = ("region", "land", "--broker", broker.url, "--landing", folder / "landing", "--seconds", "0.5")
-        said = folder / "landing.log"
-        with said.open("wb") as log:
-            landing = subprocess.Popen([sys.executable, "-m", "vedette", *map(str, command)], stdout=log, stderr=log)
+        landing = Process(folder / "landing.log", *command)
+        landing.start()
         uplink = f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\n'
-        agent = Agent(folder, syslog_input(port), directory(RULES), uplink=uplink)
+        agent = Agent(folder, syslog_input(port), directory(RULES), uplink)
         try:
             agent.wait(lambda status: bool(status["uplink"]["connected"]), 60)
-            until("the landing", lambda: b"broker_connected" in said.read_bytes())
+            until("the landing", lambda: "broker_connected" in landing.text())
             way = Way(agent, landing, broker.port, port)
             way.through([logins(1, 1)])
             result = {"burst": way.through([logins(2, options.lines)])}
             for rate in options.rates:
                 result[f"{rate} a second"] = way.through([logins(rate, int(rate * SECONDS))], rate)
-            result["alone"] = way.through(attacks())
+            attacks = traffic.planted(7, 40_000, 0.01)
+            result["alone"] = way.through(attacks[:: len(attacks) // ALONE][:ALONE])
         finally:
             agent.stop()
-            landing.terminate()
-            landing.wait(30)
+            landing.stop()
     print(json.dumps(result, indent=1))
 
 

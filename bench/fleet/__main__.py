@@ -6,15 +6,15 @@ A ring is applied when every agent in it has proved by a heartbeat that it runs 
 time between two heartbeats; it ends after another heartbeat of all of them. Rings have no soak, and an agent is
 watched for one heartbeat's interval before it is given anything: what is measured is the way there and back. The times
 of a ring are those of the controller's audit record, in whole seconds. At most ``TLS_AGENTS`` speak TLS, the rest
-plainly; ``--verifying`` check signatures as agents do, the rest believe.
+plainly. Prints one JSON object; ``day`` and ``rollout`` are messages and bytes of an agent.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,9 +22,9 @@ from typing import Any
 
 import orjson
 
-from bench.fleet.controller import Controller, resident_mb
-from bench.fleet.world import RINGS, TLS_AGENTS, Centre, World
-from bench.usage import cpu_seconds
+from bench.fleet.controller import Controller
+from bench.fleet.world import RINGS, Centre, World
+from bench.usage import cpu_seconds, memory_mb
 from vedette.fleet.documents import Target
 
 DAY = 86_400.0
@@ -32,9 +32,9 @@ BUNDLE_BYTES = 64 << 10
 TRAFFIC = ("in_messages", "in_bytes", "out_messages", "out_bytes")
 
 
-async def measure(folder: Path, count: int, beat_seconds: float, verifying: int, idle: float) -> dict[str, Any]:
+async def measure(folder: Path, count: int, beat_seconds: float, idle: float) -> dict[str, Any]:
     """The figures of one fleet. Raises TimeoutError when something does not come about."""
-    world = World(folder, verifying=verifying, beat_seconds=beat_seconds)
+    world = World(folder, beat_seconds=beat_seconds)
     world.broker.start()
     assert world.broker.process is not None
     broker = world.broker.process.pid
@@ -43,7 +43,6 @@ async def measure(folder: Path, count: int, beat_seconds: float, verifying: int,
     first = (await centre.desire(os.urandom(BUNDLE_BYTES))).to
     assert first is not None
     world.populate(count)
-    world.believe(centre.root)
     figures: dict[str, Any] = {"agents": count, "heartbeat_seconds": beat_seconds, "load": os.getloadavg()[0]}
     began = time.time()
     await world.connect()
@@ -63,10 +62,10 @@ async def measure(folder: Path, count: int, beat_seconds: float, verifying: int,
         await asyncio.sleep(beat_seconds + 1)
 
         began = time.time()
-        await controller.start()
+        await controller.begin()
         all_known = await controller.until("all known", lambda: controller.shown.get("agents") == count, limit)
         figures["known_s"] = all_known - began
-        figures["known_cpu_s"], figures["known_mb"] = cpu_seconds(controller.pid), resident_mb(controller.pid)
+        figures["known_cpu_s"], figures["known_mb"] = cpu_seconds(controller.pid), memory_mb(controller.pid)["VmRSS"]
         figures.update(await _at_rest(world, controller, broker, idle))
         figures["flood"] = await _flooded(world, centre, controller, first, limit)
         cpu, began = _cpu(controller, broker), time.time()
@@ -74,12 +73,12 @@ async def measure(folder: Path, count: int, beat_seconds: float, verifying: int,
         figures["rollout_s"] = time.time() - began
         figures["rollout_cpu"] = {name: now - cpu[name] for name, now in _cpu(controller, broker).items()}
         figures["mb"] = {
-            "broker": resident_mb(broker), "simulator": resident_mb(os.getpid()),
-            "controller": resident_mb(controller.pid),
+            "broker": memory_mb(broker)["VmRSS"], "simulator": memory_mb(os.getpid())["VmRSS"],
+            "controller": memory_mb(controller.pid)["VmRSS"],
         }  # fmt: skip
     finally:
         beating.cancel()
-        await controller.stop()
+        await controller.end()
         world.broker.kill()
     return figures
 
@@ -154,48 +153,15 @@ async def _rolled_out(
     return {"rings": rings, "rollout": dict(zip(TRAFFIC, [amount / count for amount in spent], strict=True))}
 
 
-def shown(figures: dict[str, Any]) -> str:
-    """For people."""
-    day, idle, mb, roll, flood = (figures[name] for name in ("day", "idle_cpu", "mb", "rollout", "flood"))
-    cpu = figures["rollout_cpu"]
-    lines = [
-        f"{figures['agents']:,} agents, a heartbeat of {figures['heartbeat_bytes']:,} bytes every"
-        f" {figures['heartbeat_seconds']:g} s, {min(TLS_AGENTS, figures['agents'])} of them over TLS;"
-        f" load average before {figures['load']:.1f}",
-        f"connected and subscribed        {figures['connected_s']:.1f} s",
-        f"first bundle loaded by all      {figures['first_bundle_s']:.1f} s",
-        f"all states known                {figures['known_s']:.1f} s, {figures['known_cpu_s']:.1f} s of CPU,"
-        f" {figures['known_mb']:.0f} MB",
-        f"flood, {flood['agents']} agents of {flood['ring']:<13}aborted {flood['aborted_s']:.0f} s after the ring"
-        f" began, all back {flood['back_s']:.0f} s; {flood['reason'][:70]}",
-        *(
-            f"ring {ring['ring']:<7}{ring['agents']:>7} agents     published {ring['published_s']:.0f} s,"
-            f" proved by all {ring['applied_s']:.0f} s, ended {ring['ended_s']:.0f} s"
-            for ring in figures["rings"]
-        ),
-        f"an agent a day, without alerts  {day['out_messages']:,.0f} messages up ({day['out_bytes'] / 1e6:.1f} MB),"
-        f" {day['in_messages']:,.0f} down ({day['in_bytes'] / 1e3:.0f} kB)",
-        f"an agent a roll-out             {roll['in_messages']:.0f} messages down ({roll['in_bytes'] / 1e3:.0f} kB)",
-        f"all of that roll-out            {figures['rollout_s']:.0f} s, CPU: broker {cpu['broker']:.1f} s,"
-        f" controller {cpu['controller']:.1f} s",
-        f"share of a core, at rest        broker {idle['broker']:.2f}, controller {idle['controller']:.2f},"
-        f" simulator {idle['simulator']:.2f}",
-        f"memory                          broker {mb['broker']:.0f} MB, controller {mb['controller']:.0f} MB,"
-        f" simulator {mb['simulator']:.0f} MB",
-    ]
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__)
     parser.add_argument("--agents", type=int, default=10_000)
     parser.add_argument("--heartbeat", type=float, default=60.0, metavar="SECONDS")
-    parser.add_argument("--verifying", type=int, default=10, help="agents that check signatures")
     parser.add_argument("--idle", type=float, default=60.0, metavar="SECONDS", help="watched without any change")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        figures = asyncio.run(measure(Path(folder), options.agents, options.heartbeat, options.verifying, options.idle))
-    sys.stdout.write(shown(figures) + "\n")
+        figures = asyncio.run(measure(Path(folder), options.agents, options.heartbeat, options.idle))
+    print(json.dumps(figures, indent=1))
 
 
 if __name__ == "__main__":

@@ -7,66 +7,42 @@ its time, written before the step is announced.
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from bench.fleet.wire import Client, Traffic
 from bench.fleet.world import Centre, World
+from tests.e2e.agent import Process
 from vedette.delivery.topics import steer_topic, tuf_topic
 from vedette.region.sign import load_key
 from vedette.region.steer.sealed import opened
 
-STOP_SECONDS = 30.0
 
-
-def resident_mb(pid: int) -> float:
-    rows = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(rows["VmRSS"].split()[0]) / 1024
-
-
-class Controller:
+class Controller(Process):
     def __init__(self, world: World, centre: Centre) -> None:
         self._world, self._repository = world, centre.repository
         folder = centre.repository.folder
         self._key = load_key(folder / "online" / "rollout.pem").public_key()
-        self._log = folder.parent / "steer.log"
-        self._command = [
-            sys.executable, "-m", "vedette", "region", "steer", str(folder), "--broker", world.broker.url,
-        ]  # fmt: skip
-        self._process: asyncio.subprocess.Process | None = None
+        super().__init__(folder.parent / "steer.log", "region", "steer", folder, "--broker", world.broker.url)
         self._client: Client | None = None
         self.shown: dict[str, Any] = {}
         """Its newest progress."""
         self.announced: list[float] = []
         """When a timestamp came: with it the documents of a step are in force."""
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    async def start(self) -> None:
+    async def begin(self) -> None:
         """Raises OSError."""
         _, self._client = await asyncio.get_running_loop().create_connection(
             lambda: Client("bench-progress", self, Traffic()), "127.0.0.1", self._world.broker.port
         )
-        with self._log.open("wb") as log:
-            self._process = await asyncio.create_subprocess_exec(*self._command, stdout=log, stderr=log)
+        self.start()
 
-    async def stop(self) -> None:
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.terminate()
-            try:
-                await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
-            except TimeoutError:
-                self._process.kill()
-                await self._process.wait()
+    async def end(self) -> None:
+        if self.running():
+            await asyncio.to_thread(self.stop)
         if self._client is not None:
             self._client.close()
 
@@ -108,16 +84,11 @@ class Controller:
         return next((step for step in self.steps(change) if step[1]["event"] == event), None)
 
     async def until(self, what: str, check: Callable[[], object], seconds: float) -> float:
-        """When ``check`` held. Raises TimeoutError and RuntimeError with what it said last."""
+        """When ``check`` held. Raises TimeoutError and AssertionError with what it said last."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not check():
-                    assert self._process is not None
-                    if self._process.returncode is not None:
-                        raise RuntimeError(f"the controller has ended: {self._tail()}")
+                    self.alive()
                     await asyncio.sleep(0.1)
                 return time.time()
-        raise TimeoutError(f"not within {seconds:g} s: {what}\n{self.shown}\n{self._tail()}")
-
-    def _tail(self) -> str:
-        return self._log.read_text(errors="replace")[-3000:]
+        raise TimeoutError(f"not within {seconds:g} s: {what}\n{self.shown}\n{self.text()[-3000:]}")

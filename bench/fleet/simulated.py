@@ -2,11 +2,10 @@
 
 What is real: topics, last will, retained heartbeats, whose form is that of a real agent (``World.template``), labels,
 which group and ring it lies in (``documents.wanted``), which files it fetches when. What is not: it evaluates nothing,
-and of the metadata it believes what it reads. The first ``World.verifying`` agents verify them by ``fleet/trust.py``
-as real ones do.
+and of the metadata it believes what it reads.
 
-``BEHAVIOURS`` is what may go wrong with it once it runs another bundle than the one it began with, or one that does so
-to every agent (``World.harms``).
+A behaviour is what goes wrong with it once it runs another bundle than the one it began with, or one that does so to
+every agent (``World.harms``): crash, flood, silent, refuse, quarantine.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ import orjson
 from bench.fleet.wire import Client
 from vedette.delivery.topics import agent_topic, blob_topic, tuf_topic
 from vedette.fleet.documents import Desired, Rollout, Target, wanted
-from vedette.fleet.mailbox import Mailbox
-from vedette.fleet.trust import Missing, Trust
 
 if TYPE_CHECKING:
     from bench.fleet.world import World
@@ -39,12 +36,11 @@ RULE = "929a690e-bef0-4204-a928-ef5e620d6fcc"
 
 
 class Simulated:
-    """See the module's text. ``behaviour``: a name in ``BEHAVIOURS``; empty: it does well."""
+    """See the module's text. ``behaviour``: what goes wrong; empty: it does well."""
 
     __slots__ = (
-        "_fetching", "_mailbox", "_settling", "_sha256", "_verifying", "alerts", "behaviour", "client", "crashes",
-        "desired", "history", "id", "judged", "labels", "loaded", "mute", "refused", "rollout", "started", "starts",
-        "trust", "world",
+        "_fetching", "_settling", "_sha256", "alerts", "behaviour", "client", "crashes", "desired", "history", "id",
+        "judged", "labels", "loaded", "mute", "refused", "rollout", "started", "starts", "world",
     )  # fmt: skip
 
     def __init__(self, world: World, id: str, labels: Mapping[str, str], behaviour: str = "") -> None:
@@ -58,9 +54,6 @@ class Simulated:
         self.refused: dict[str, str] = {}
         self.starts, self.crashes, self.alerts, self.judged, self.started = 1, 0, 0, 0, world.now()
         self.mute = False
-        self.trust: Trust | None = None
-        self._mailbox: Mailbox | None = None
-        self._verifying: asyncio.Lock | None = None
         self._sha256: dict[str, tuple[int, str]] = {}
         """Of the two documents, by name: the version of the metadata that name it, and its digest."""
         self._fetching = ""
@@ -150,40 +143,16 @@ class Simulated:
         if topic == blob_topic(world.fleet, BLOBS, name):
             self._blob(name, payload)
         elif "/tuf/" in topic and payload:
-            if self._mailbox is not None:
-                self._mailbox.put(name, payload)
-            else:
-                for document, version, sha256 in world.named(name, payload):
-                    if version >= self._sha256.get(document, (0, ""))[0]:
-                        self._sha256[document] = version, sha256
+            for document, version, sha256 in world.named(name, payload):
+                if version >= self._sha256.get(document, (0, ""))[0]:
+                    self._sha256[document] = version, sha256
             if not self._settling:
                 self._settling = True
                 asyncio.get_running_loop().call_later(SETTLE, self._settled)
 
-    def verify(self, trust: Trust) -> None:
-        """Believe only what the signatures say, from now on."""
-        self.trust, self._mailbox, self._verifying = trust, Mailbox(), asyncio.Lock()
-
     def _settled(self) -> None:
         self._settling = False
-        if self._mailbox is None:
-            self._follow()
-        else:
-            self.world.later(self._refresh())
-
-    async def _refresh(self) -> None:
-        assert self.trust is not None
-        assert self._mailbox is not None
-        assert self._verifying is not None
-        try:
-            async with self._verifying:  # its folder belongs to one at a time
-                trusted = await asyncio.to_thread(self.trust.refresh, self._mailbox)
-        except Missing as error:
-            if len(error.name) == 64:
-                self._fetch(error.name)
-            return
-        self.desired, self.rollout = trusted.desired, trusted.rollout
-        self._bundle()
+        self._follow()
 
     def _follow(self) -> None:
         """Fetch what lacks of the two documents, then what they want."""
@@ -191,7 +160,7 @@ class Simulated:
             sha256 = self._sha256.get(document, (0, ""))[1]
             if not sha256:
                 continue
-            content = self.world.document(document, sha256)
+            content = self.world.read(sha256)
             have = self.desired if document == "desired.json" else self.rollout
             if have is None or have is not content:
                 self._fetch(sha256)
@@ -220,11 +189,7 @@ class Simulated:
             return
         self._fetching = ""
         self.client.unsubscribe([blob_topic(self.world.fleet, BLOBS, sha256)])
-        if self._mailbox is not None and self.world.is_document(data):
-            self._mailbox.keep(sha256, data)
-            self.world.later(self._refresh())
-            return
-        read = None if self._mailbox is not None else self.world.read(sha256, data)
+        read = self.world.read(sha256, data)
         if isinstance(read, Desired):
             self.desired = read
         elif isinstance(read, Rollout):
@@ -260,14 +225,6 @@ def _silent(agent: Simulated) -> None:
     agent.mute = True
 
 
-def _nothing(agent: Simulated) -> None:
-    """What it does is in its heartbeats, or before it takes anything."""
-
-
-BEHAVIOURS: Mapping[str, Callable[[Simulated], None]] = {
-    "crash": _crash,
-    "flood": _nothing,
-    "silent": _silent,
-    "refuse": _nothing,
-    "quarantine": _nothing,
-}
+BEHAVIOURS: Mapping[str, Callable[[Simulated], None]] = {"crash": _crash, "silent": _silent}
+"""What it does when it loads the bundle. ``flood`` and ``quarantine`` are in its heartbeats; who would ``refuse`` a
+bundle never loads it."""

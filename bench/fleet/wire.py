@@ -12,6 +12,8 @@ import struct
 from collections.abc import Iterable
 from typing import Protocol
 
+from bench.fast import packet, text
+
 KEEPALIVE = 60
 RECEIVE_MAXIMUM = 100
 
@@ -38,35 +40,17 @@ class Traffic:
         return self.in_messages, self.in_bytes, self.out_messages, self.out_bytes
 
 
-def _length(n: int) -> bytes:
-    out = bytearray()
-    while True:
-        n, low = n >> 7, n & 0x7F
-        out.append(low | (0x80 if n else 0))
-        if not n:
-            return bytes(out)
-
-
-def _text(value: str | bytes) -> bytes:
-    data = value.encode() if isinstance(value, str) else value
-    return struct.pack(">H", len(data)) + data
-
-
-def _packet(first: int, body: bytes) -> bytes:
-    return bytes([first]) + _length(len(body)) + body
-
-
 def connect(client_id: str, will: tuple[str, bytes] | None, expiry: int) -> bytes:
     """CONNECT of a session that the broker keeps for ``expiry`` seconds; a will is retained, QoS 1."""
     flags = (0x02 if not expiry else 0) | (0x2C if will else 0)
     properties = b"\x11" + struct.pack(">I", expiry) + b"\x21" + struct.pack(">H", RECEIVE_MAXIMUM)
     body = (
-        _text("MQTT") + b"\x05" + bytes([flags]) + struct.pack(">H", KEEPALIVE) + _length(len(properties)) + properties
+        text("MQTT") + b"\x05" + bytes([flags]) + struct.pack(">H", KEEPALIVE) + bytes([len(properties)]) + properties
     )
-    body += _text(client_id)
+    body += text(client_id)
     if will:
-        body += b"\x00" + _text(will[0]) + _text(will[1])
-    return _packet(0x10, body)
+        body += b"\x00" + text(will[0]) + text(will[1])
+    return packet(0x10, body)
 
 
 class Client(asyncio.Protocol):
@@ -85,16 +69,16 @@ class Client(asyncio.Protocol):
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """QoS 1; the PUBACK is not waited for."""
-        body = _text(topic) + self._number() + b"\x00" + payload
-        self._send(_packet(0x32 | retain, body))
+        body = text(topic) + self._number() + b"\x00" + payload
+        self._send(packet(0x32 | retain, body))
         self._traffic.out_messages += 1
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """QoS 1."""
-        self._send(_packet(0x82, self._number() + b"\x00" + b"".join(_text(topic) + b"\x01" for topic in topics)))
+        self._send(packet(0x82, self._number() + b"\x00" + b"".join(text(topic) + b"\x01" for topic in topics)))
 
     def unsubscribe(self, topics: Iterable[str]) -> None:
-        self._send(_packet(0xA2, self._number() + b"\x00" + b"".join(map(_text, topics))))
+        self._send(packet(0xA2, self._number() + b"\x00" + b"".join(map(text, topics))))
 
     def ping(self) -> None:
         self._send(b"\xc0\x00")

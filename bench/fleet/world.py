@@ -19,25 +19,16 @@ from typing import Any, NamedTuple
 import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from bench.agent import Agent, directory, syslog_input, vedette
+from bench.agent import Agent, directory, syslog_input
 from bench.fleet.simulated import RULE, Simulated
 from bench.fleet.wire import Traffic
 from tests.broker import Broker, own_port
+from tests.e2e.agent import vedette
 from vedette import __version__
 from vedette.config.settings import Config
 from vedette.fleet import actual
-from vedette.fleet.documents import (
-    Change,
-    Desired,
-    Group,
-    Ring,
-    Rollout,
-    Target,
-    read_desired,
-    read_rollout,
-)
+from vedette.fleet.documents import Change, Desired, Group, Ring, Rollout, Target, read_desired, read_rollout
 from vedette.fleet.overlay import AppliedState, load
-from vedette.fleet.trust import Trust
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.announce import announce
 from vedette.region.repository import Repository
@@ -93,10 +84,6 @@ class Centre:
         self._serial = 0
         self._sign()
 
-    @property
-    def root(self) -> bytes:
-        return (self.repository.folder / "tuf" / "1.root.json").read_bytes()
-
     def _sign(self) -> None:
         for key in self._keys[:2]:
             self.repository.sign(key)
@@ -127,11 +114,10 @@ class World:
     """See the module's text."""
 
     def __init__(
-        self, folder: Path, *, verifying: int = 10, beat_seconds: float = 60.0, fleet: str = FLEET,
-        site: Site | None = None,
-    ) -> None:  # fmt: skip
-        """``verifying``: so many agents check signatures. Without ``site`` a broker is made. Raises OSError."""
-        self.folder, self.fleet, self.verifying, self.beat_seconds = folder, fleet, verifying, beat_seconds
+        self, folder: Path, *, beat_seconds: float = 60.0, fleet: str = FLEET, site: Site | None = None
+    ) -> None:
+        """Without ``site`` a broker is made. Raises OSError."""
+        self.folder, self.fleet, self.beat_seconds = folder, fleet, beat_seconds
         self.traffic, self.connected = Traffic(), 0
         self.agents: list[Simulated] = []
         self.harms: dict[str, str] = {}
@@ -168,11 +154,6 @@ class World:
             id, site = f"a{i:05d}", f"site-{i % SITES}"
             labels = actual.labels(replace(config, agent=replace(config.agent, id=id, site=site)))
             self.agents.append(Simulated(self, id, labels, (behaviours or {}).get(id, "")))
-
-    def believe(self, root: bytes) -> None:
-        """The first agents verify what they are given, from this root on."""
-        for agent in self.agents[: self.verifying]:
-            agent.verify(Trust(self.folder / "trust" / agent.id, self.fleet, root))
 
     async def connect(self) -> None:
         """All of them."""
@@ -249,15 +230,9 @@ class World:
             self._named[key] = [*_named(name, payload)]
         return self._named[key]
 
-    def document(self, name: str, sha256: str) -> Desired | Rollout | None:
-        return self._documents.get(sha256)
-
-    def is_document(self, data: bytes) -> bool:
-        return data[:1] == b"{"
-
-    def read(self, sha256: str, data: bytes) -> Desired | Rollout | None:
-        """None: it is no document."""
-        if sha256 not in self._documents and self.is_document(data):
+    def read(self, sha256: str, data: bytes = b"") -> Desired | Rollout | None:
+        """None: it is no document, or ``data`` has never been read."""
+        if sha256 not in self._documents and data[:1] == b"{":
             is_desired = b'"groups"' in data
             self._documents[sha256] = (read_desired if is_desired else read_rollout)(data, self.fleet)
         return self._documents.get(sha256)

@@ -34,18 +34,17 @@ async def running(folder: Path) -> AsyncIterator[tuple[World, Centre, Controller
         first = (await centre.desire(b"first" * 1000)).to
         assert first is not None
         world.populate(AGENTS)
-        world.believe(centre.root)
         await world.connect()
         beating = asyncio.create_task(world.beating())
         controller = Controller(world, centre)
         await eventually("a first bundle", lambda: all(agent.loaded == first for agent in world.agents))
-        await controller.start()
+        await controller.begin()
         yield world, centre, controller, first
     finally:
         if beating is not None:
             beating.cancel()
         if controller is not None:
-            await controller.stop()
+            await controller.end()
         world.broker.kill()
 
 
@@ -63,8 +62,7 @@ def reached(controller: Controller, change: str, agents: list[Simulated]) -> lis
 
 
 async def test_ring_by_ring(tmp_path: Path) -> None:
-    """A ring's agents load a change, those that verify signatures among them, and no others do; one that was away
-    finds its ring when it is back."""
+    """A ring's agents load a change, and no others do; one that was away finds its ring when it is back."""
     async with running(tmp_path) as (world, centre, controller, first):
         await controller.until("all known", lambda: controller.shown.get("agents") == AGENTS, DEADLINE)
         away = max(world.agents, key=lambda agent: place("c2", agent.id))
@@ -86,9 +84,6 @@ async def test_ring_by_ring(tmp_path: Path) -> None:
         await away.connect()
         await eventually("what was away", lambda: away.loaded == change.to)
         assert all(len(agent.history) == 2 for agent in world.agents)
-        verifying = [agent for agent in world.agents if agent.trust is not None]
-        assert len(verifying) == 10
-        assert {agent.desired.serial for agent in verifying if agent.desired} == {2}
 
 
 async def test_bad_agents(tmp_path: Path) -> None:

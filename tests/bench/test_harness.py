@@ -9,17 +9,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
-from bench import drive, fast, harness, naive, peers, windows
-from bench.agent import configuration, directory, syslog_input
+from bench import drive, fast, harness, peers, windows
 from bench.sampler import Sampler
-from tests.broker import own_port
-from vedette.api import compile_rules
-from vedette.config.read import parse
-from vedette.inputs.settings import SyslogInput
 
 
 def test_totals_add_up_inputs() -> None:
@@ -50,25 +43,6 @@ def test_a_wrong_account_gives_no_figure(counts: dict[str, int], said: str) -> N
         drive.account({**status, "identity_broken": ["no"]}, Counter(), 5)
 
 
-def test_alerts_are_told_by_line(tmp_path: Path) -> None:
-    """A raw offset is turned into the line that begins there; alerts behind the sample are left out."""
-    stream = b"one\ntwo\nthree\nfour\n"
-    folder = tmp_path / "alerts" / "dt=2026-01-01" / "hh=00"
-    folder.mkdir(parents=True)
-    offsets = [0, 8, 8, 14]
-    rows = [{"rule_id": f"r{offset}", "raw_ref": {"log_id": "x", "offset": offset, "length": 3}} for offset in offsets]
-    parquet.write_table(pa.Table.from_pylist(rows), folder / "a.parquet")
-    assert drive.alerts(tmp_path, stream, 3) == Counter({("r0", 1): 1, ("r8", 3): 2})
-    assert drive.alerts(tmp_path, stream, 4).total() == 4
-
-
-def test_configuration_is_valid(tmp_path: Path) -> None:
-    """The bench agent's configuration is one the agent accepts."""
-    config = parse(configuration(tmp_path, syslog_input(own_port()), directory(tmp_path / "rules")))
-    assert isinstance(config.input[0], SyslogInput)
-    assert config.agent.data_dir == tmp_path / "data"
-
-
 def test_middle_run() -> None:
     """The run shown is the one with the median, beside the values of all."""
     runs = [{"n": n} for n in (5, 1, 3)]
@@ -76,36 +50,16 @@ def test_middle_run() -> None:
     assert drive.middle(runs[:2], "n") == {"n": 1, "runs": [5, 1]}
 
 
-def test_the_naive_evaluator_finds_a_wrong_alert() -> None:
-    """It tells an alert too many from one missing, by event."""
-    plan = compile_rules(
-        text="title: t\nid: 6f1c6f0e-6b0e-4f5a-9b44-0d2f2f0c9a11\nlogsource: {product: linux}\n"
-        "detection: {k: [secret], condition: k}\nlevel: low\n"
-    )
-    (rule,) = plan.rules
-    events = {1: b"<13>Nov 21 06:00:00 web1 a: a secret", 2: b"<13>Nov 21 06:00:00 web1 a: nothing"}
-    assert naive.differences(plan, events, {1: [rule.id]}) == []
-    assert len(naive.differences(plan, events, {})) == 1
-    assert len(naive.differences(plan, events, {1: [rule.id], 2: [rule.id]})) == 1
-
-
-def test_naive_looks_at_alerts_and_others() -> None:
-    """Half of the events chosen alerted, when there are so many; the rest is spread over all."""
-    chosen = naive.choose(dict.fromkeys(range(100, 200)), 1000, 20)
-    assert sum(100 <= number < 200 for number in chosen) >= 10
-    assert min(chosen) == 1
-    assert max(chosen) > 800
-    assert naive.choose({}, 3, 20) == [1, 2, 3]
-
-
 def test_one_run_of_the_real_agent(tmp_path: Path) -> None:
-    """A small run: every event judged, alerts those of scan and of the naive evaluator, all figures there."""
+    """A small run: every event judged, alerts those of scan, all figures there; other alerts are refused."""
     bench = drive.Bench(tmp_path, quick=True)
-    bundle = bench.bundle(bench.rules(30, 0.2))
-    figures = drive.stream_run(bench, "run", bundle, bench.stream(3000), 3000)
+    bundle, stream, kept = bench.bundle(bench.rules(30, 0.2, alert_share=0.05)), bench.stream(3000), list[Path]()
+    figures = drive.stream_run(bench, "run", bundle, stream, 3000, keep=kept.append)
     assert figures["events"] == 3000
-    assert figures["alerts_equal"]["lines"] == 3000
-    assert figures["alerts_equal"]["naive"] > 30
+    assert figures["alerts_equal"] == figures["alerts"] > 30
+    lines = stream.read_bytes()
+    with pytest.raises(drive.Wrong, match="missing"):
+        drive.compare(bundle, kept[0] / "alerts-landing", lines + lines, "syslog", drive.LINUX)
     assert 0 < figures["candidates_share"] < 0.3
     assert figures["peak_rss_mb"] >= figures["rss_mb"] > 0
     assert json.dumps(figures)

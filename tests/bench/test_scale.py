@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench import scale, spark
-from bench.usage import _Seen, measured
+from bench.usage import Usage, _Seen, measured
 from tests.waits import until
 
 
@@ -90,11 +90,8 @@ def test_growth_compares_like_with_like() -> None:
     assert "nothing to compare" in scale._growth({"runs": [small, other], "region": {}})
 
 
-def test_sizes_that_were_not_run_are_named() -> None:
-    """The table of jobs says which sizes it does not hold, and what they would take."""
-    said = scale._jobs({"runs": [run(1_000_000, 10.0)], "region": {}})
-    assert "10,000,000 alerts: not run. By the run of 1,000,000" in said
-    assert "7 GB of disk" in said
+def test_jobs_that_were_not_run_are_named() -> None:
+    """The notes below the table of jobs say which jobs a run lacks."""
     missing = run(1_000_000, 10.0)
     del missing["jobs"]["export"]
     assert "Not run: export." in scale._jobs({"runs": [missing], "region": {}})
@@ -162,14 +159,14 @@ def test_usage_of_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
     look, looks = _Seen.look, list[None]()
     monkeypatch.setattr(_Seen, "look", lambda self: (look(self), looks.append(None)))
     command, pipe = [sys.executable, "-c", burn], subprocess.PIPE
-    with measured() as usage, subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as child:
+    with measured(Usage()) as usage, subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as child:
         assert child.stdout is not None
         child.stdout.readline()
         enough = len(looks) + 2
         until("two looks at it", lambda: len(looks) >= enough)
         child.communicate("\n")
     assert usage.cpu_seconds > 0.3
-    assert usage.other_mb > 60
+    assert usage.python_mb > 60
 
 
 def test_a_job_that_runs_again_finds_nothing_of_its_own(tmp_path: Path) -> None:

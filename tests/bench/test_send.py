@@ -64,18 +64,6 @@ def test_tcp_cut_off_counts_what_the_kernel_took() -> None:
     assert data[sent.bytes - 1 : sent.bytes] == b"\n"
 
 
-def test_tcp_reconnect_goes_on_at_a_line_start() -> None:
-    """After a cut the sender goes on with the line that was cut, so that each connection starts with a whole line."""
-    data = b"".join(blocks(1, 200_000))
-    server = Server(100_000, None)
-    sent = send.tcp(server.peer, data, reconnect=5)
-    first, second = server.close()
-    assert data.startswith(first)
-    assert data.endswith(second)
-    assert data[: len(data) - len(second)].endswith(b"\n")
-    assert (sent.complete, sent.reconnects, sent.lines) == (True, 1, 200_000)
-
-
 def test_rate_is_kept_and_nothing_lost() -> None:
     """A paced sender takes its time and delivers all, a last line without newline included."""
     data = b"\n".join(b"line %d" % i for i in range(200))
