@@ -31,7 +31,7 @@ reader of standard output goes away (`| head -1`) the exit code is 0; when it ca
 Control characters in text from logs and rules are escaped.
 
 Run commands that read an agent's data as root or as the agent's user. Commands that read rule files need the rule
-compiler (`pip install 'vedette[rules]'`); `member`, `region`, `lookup fetch|sign` and
+compiler (`pip install 'vedette[rules]'`); `member`, `region`, `lookup fetch|refresh|sign` and
 `bundle keygen|public|build|sign` are not installed on an edge.
 """
 

@@ -14,7 +14,7 @@ export UV_DEFAULT_INDEX
 [ -n "$UV_DEFAULT_INDEX" ] || unset UV_DEFAULT_INDEX
 {
     echo "# Written by 'make lock': what tools/setup.sh installs. By hash, so from any registry."
-    $folder/bin/uv pip compile -q pyproject.toml --extra rules --extra region --extra postgres --extra kafka --extra archive --extra dev \
+    $folder/bin/uv pip compile -q pyproject.toml --extra rules --extra region --extra postgres --extra mysql --extra kafka --extra archive --extra dev \
         --universal --python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header
 } >$folder/requirements.lock
 mv $folder/requirements.lock requirements.lock

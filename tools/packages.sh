@@ -31,6 +31,7 @@ if [ "${1:-}" = tests ]; then
     need zstd zstd
     need unzip unzip
     find /usr/lib/postgresql -name initdb 2>/dev/null | grep -q . || missing="$missing postgresql"
+    need mariadbd mariadb-server
 fi
 if [ "${1:-}" = tests ] && [ "$(id -u)" = 0 ]; then
     need systemd-nspawn systemd-container

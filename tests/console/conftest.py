@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
-import signal
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
 
-from tests.broker import own_port
-from tests.waits import DEADLINE, pauses
+from tests import databases
 from vedette_console.security import passwords
-from vedette_console.store.database import PostgreSQL, open_database
+from vedette_console.store.database import open_database
 from vedette_console.store.store import migrate
 
 
@@ -30,55 +24,11 @@ def cheap_passwords() -> Iterator[PasswordHasher]:
         yield ordinary
 
 
-def _program(name: str) -> str | None:
-    """Debian keeps the server's programs out of the path."""
-    paths = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    return str(paths[-1]) if paths else shutil.which(name)
-
-
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
     """The address of a PostgreSQL server on loopback, started for the tests; skipped where there is none."""
-    initdb, postgres = _program("initdb"), _program("postgres")
-    if initdb is None or postgres is None:
-        pytest.skip("no PostgreSQL server: apt-get install postgresql")
-    port = own_port()
-    folder = Path(tempfile.mkdtemp(prefix="vedette-postgresql-", dir="/tmp"))
-    as_user: list[str] = []
-    if os.geteuid() == 0:  # it refuses to run as root
-        shutil.chown(folder, "postgres")
-        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-    data = str(folder / "data")
-    environment = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
-    try:
-        command = [*as_user, initdb, "-D", data, "-A", "trust", "-U", "vedette", "-E", "UTF8", "--no-sync"]
-        subprocess.run(command, check=True, capture_output=True, env=environment, cwd="/")
-        options = ["-p", str(port), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-k", str(folder)]
-        with (folder / "log").open("wb") as log:
-            server = subprocess.Popen(
-                [*as_user, postgres, "-D", data, *options], stdout=log, stderr=log, env=environment, cwd="/"
-            )
-        try:
-            url = f"postgresql://vedette@127.0.0.1:{port}/postgres"
-            _until_it_answers(url, server)
-            yield url
-        finally:
-            server.send_signal(signal.SIGINT)  # it waits for no client
-            server.wait(DEADLINE)
-    finally:
-        shutil.rmtree(folder)
-
-
-def _until_it_answers(url: str, server: subprocess.Popen[bytes]) -> None:
-    for pause in pauses():
-        assert server.poll() is None, "PostgreSQL ended"
-        try:
-            PostgreSQL(url).close()
-        except OSError:
-            time.sleep(pause)
-        else:
-            return
-    raise AssertionError("PostgreSQL does not answer")
+    with databases.postgresql() as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -1,4 +1,4 @@
-"""Tables without Spark, for tests and benches of the console: alerts as ingest writes them, and their counts."""
+"""Tables without Spark, for tests of the console: alerts as ingest writes them, and their counts."""
 
 from __future__ import annotations
 

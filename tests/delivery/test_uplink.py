@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgpack
@@ -37,6 +39,8 @@ class Region:
         self.key = key
         self.dictionaries: Sequence[int] = ()
         """That it says it knows."""
+        self.resend_after = 0
+        """That it asks for."""
         self.seqs: list[int] = []
         self.compressed: dict[int, list[bool]] = {}
         """Of each, in which form it came each time."""
@@ -67,7 +71,8 @@ class Region:
         self.client.ack(message)
 
     def receipt(self, first: int, last: int, log_id: str | None = None) -> None:
-        self.send(pack_receipt(log_id or self.log_id, [(first, last)], DOWN, self.key, self.dictionaries))
+        about = self.dictionaries, self.resend_after
+        self.send(pack_receipt(log_id or self.log_id, [(first, last)], DOWN, self.key, *about))
 
     def send(self, payload: bytes) -> None:
         task = asyncio.create_task(self.client.publish(DOWN, payload))
@@ -163,6 +168,39 @@ async def test_resend_after_the_receipt_timeout(broker: Broker, box: Box) -> Non
         await eventually("an empty outbox", lambda: box.outbox.depth == 0)
         assert "unanswered" not in up.uplink.state()
         await up.stop()
+
+
+@pytest.mark.peer
+async def test_a_landing_asks_for_more_time(broker: Broker, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its wish holds where it is longer than the agent's own, for an hour after it was heard last, and up to an hour;
+    a longer own one stays. What is no wish is no receipt."""
+    async with region(broker.url) as centre:
+        centre.landing = True
+        up = await Up(broker.url, box, resend_after=60.0).connected()
+
+        async def wait_after(wish: int) -> float:
+            centre.resend_after = wish
+            box.put(1)
+            await eventually("an empty outbox", lambda: box.outbox.depth == 0)
+            state: float = up.uplink.state()["resend_after"]
+            return state
+
+        assert [await wait_after(wish) for wish in (0, 59, 120, 61, 0)] == [60, 60, 120, 120, 120]
+        assert await wait_after(86_400) == 3600
+        for ahead, expected in ((3599, 3600), (3601, 61)):
+            now = time.monotonic() + ahead
+            monkeypatch.setattr(uplink, "time", SimpleNamespace(monotonic=lambda now=now: now))
+            assert await wait_after(61) == expected
+        monkeypatch.undo()
+        centre.send(msgpack.packb({"log_id": centre.log_id, "ranges": [], "resend_after": "1h"}))
+        await eventually("a refusal", lambda: box.counters.totals["receipts_refused"] == 1)
+        await up.stop()
+        own = await Up(broker.url, box, resend_after=7200.0).connected()
+        centre.resend_after = 1000
+        box.put(1)
+        await eventually("an empty outbox", lambda: box.outbox.depth == 0)
+        assert own.uplink.state()["resend_after"] == 7200
+        await own.stop()
 
 
 async def test_a_broker_that_acknowledges_nothing(box: Box) -> None:

@@ -494,3 +494,20 @@ def test_withdrawn_and_removed(broker: Broker, agent: Callable[..., Agent], regi
     one.up()
     until("the uplink", lambda: one.status()["uplink"]["connected"])
     assert not in_use(one)
+
+
+def test_reloaded_from_its_source(broker: Broker, agent: Callable[..., Agent], region: Region, tmp_path: Path) -> None:
+    """What `lookup refresh` makes of a file that changes reaches the agent, and nothing of it while it fails."""
+    source, tables, made = tmp_path / "users.csv", tmp_path / "lookups.toml", tmp_path / "lookups"
+    tables.write_text('[[lookup]]\nname = "users"\nevery = "1h"\nkey = ["user:nocase"]\npath = "users.csv"\n')
+    refresh = ("lookup", "refresh", tables, "-o", made, "--key", region.key, "--fleet", "f1", "--broker", broker.url)
+    one = agent(UPLINK.format(url=broker.url)).up()
+    versions = []
+    for users in ("alice", "alice\nbob"):
+        source.write_text(f"user\n{users}\n")
+        assert ", published" in vedette(*refresh, "--now").stdout
+        versions.append(version(made / "users.vlookup"))
+        until("the lookup", lambda: in_use(one) == versions[-1])
+    source.unlink()
+    assert "No such file" in vedette(*refresh, "--now", code=1).stderr
+    assert in_use(one) == versions[-1] != versions[0]

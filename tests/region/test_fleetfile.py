@@ -101,6 +101,20 @@ def test_all_mistakes_at_once(folder: Path) -> None:
         read(path, "f1")
 
 
+def test_lookups_that_reload(folder: Path) -> None:
+    """Change no document; their mistakes are those of the file, and a group names none of them."""
+    table = '[[lookup]]\nname = "staff"\nevery = "1h"\nkey = ["user"]\npath = "staff.csv"'
+    plain = next_desired(file_of(folder, 'bundle = "1.vbundle"'), "f1", None, None, NOW)
+    assert next_desired(file_of(folder, 'bundle = "1.vbundle"', table), "f1", plain, None, NOW) is None
+    with pytest.raises(FleetFileError) as caught:
+        file_of(folder, 'lookups = { staff = "staff.vlookup" }', table, "evry = 7", table.replace("user", "user:x"))
+    text = "\n".join(caught.value.mistakes)
+    assert "lookup[0].evry: unknown key; did you mean every?" in text
+    assert "group[0].lookups.staff: [[lookup]] reloads it" in text
+    with pytest.raises(FleetFileError, match=r"lookup\[0\].key: 'x' is no kind of key"):
+        file_of(folder, table.replace("user", "user:x"))
+
+
 def test_desired_against_actual(folder: Path) -> None:
     """Each agent's state follows from its heartbeat: as wanted, behind, with a problem, away, without a fleet."""
     desired = next_desired(file_of(folder, 'bundle = "1.vbundle"'), "f1", None, None, NOW)

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from tests.broker import Broker
 from tests.delivery.kit import Box, Up, alert, block, read, unblock
+from tests.differences import walk
 from tests.faults import proxied
 from tests.mqtt.kit import connected
 from tests.waits import DEADLINE, eventually, pauses
@@ -78,6 +79,27 @@ async def agent(broker: Broker, name: str = "a1") -> AsyncIterator[tuple[MqttCli
     down = f"vedette/v1/f1/{name}/receipts"
     async with connected(broker.url, name, subscriptions=[down], on_message=take) as client:
         yield client, receipts
+
+
+@walk(("settings", "seconds"), [({}, 0), ({"max_seconds": 30}, 0), ({"max_seconds": 90.2}, 181),
+                                  ({"max_seconds": 90, "resend_after": 100}, 100)])  # fmt: skip
+def test_what_agents_are_asked_for(settings: dict[str, Any], seconds: int, broker: Broker, tmp_path: Path) -> None:
+    """A landing that may take over a minute to write says in its receipts how long agents should wait."""
+
+    async def asked() -> int:
+        receipts: list[int] = []
+
+        def take(message: Message) -> None:
+            receipts.append(unpack_receipt(message.payload).resend_after)
+
+        landing = await Land(broker, tmp_path / "landing", max_rows=1, **settings).connected()
+        async with connected(broker.url, "a1", subscriptions=["vedette/v1/f1/a1/receipts"], on_message=take) as client:
+            await client.publish("vedette/v1/f1/a1/alerts", pack_batch("ab" * 16, [encode(alert(1))]))
+            await eventually("the receipt", lambda: receipts)
+        await landing.stop()
+        return receipts[0]
+
+    assert asyncio.run(asked()) == seconds
 
 
 async def test_alerts_land_and_are_receipted(broker: Broker, box: Box, tmp_path: Path) -> None:

@@ -287,12 +287,15 @@ class Desk:
             request.fleet, dict(sites), more or {},
         )  # fmt: skip
 
+        def beside(place: Path) -> None:
+            write_rules(rules or {}, place / RULES)
+            note.write(place)
+
         def begin() -> Collection:
             revoked = revoked_now(self._settings)
-            collection = Collection.begin(folder, request, key, [*sites], authorities, revoked, alert=alert)
-            write_rules(rules or {}, folder / request.id / RULES)
-            note.write(folder / request.id)
-            return collection
+            return Collection.begin(
+                folder, request, key, [*sites], authorities, revoked, alert=alert, beside=beside
+            )  # fmt: skip
 
         self._beginning[user] += 1
         try:

@@ -7,7 +7,8 @@
 * More than MAX_AGENTS agents are counted, not kept. A heartbeat that is none is passed over.
 * What one message says ends nothing; a link that ended all the same is logged, and begun again.
 * A broker that is away changes nothing of what was heard: ``link`` says so, and since when. The client connects again.
-* The controller's progress is kept as it came, and opened with the keys that the fleet's documents name for it.
+* The controller's progress is kept as it came, and opened with the keys that the fleet's documents name for it; so is
+  what `vedette lookup refresh` says.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.guard import Guard
+from vedette.region.reload.health import Trouble, troubles
 from vedette.region.sightings import Sightings
 from vedette.region.steer.sealed import MAX_BYTES, opened
 from vedette.region.whereabouts import Whereabouts
@@ -159,6 +161,7 @@ class Live:
         self._fault = ""
         """Why the client ended; it is begun again."""
         self._progress: dict[str, bytes] = {}
+        self._lookups: dict[str, bytes] = {}
         self._opened: tuple[bytes, dict[str, Any] | None] = (b"", None)
         self._since = self._clock()
         self._was = "none" if broker is None else "connecting"
@@ -169,7 +172,8 @@ class Live:
     async def start(self) -> None:
         if self._broker is None:
             return
-        topics = [f"{ROOT}/{self._fleet or '+'}/+/status", steer_topic(self._fleet or "+", "progress")]
+        fleet = self._fleet or "+"
+        topics = [f"{ROOT}/{fleet}/+/status", *(steer_topic(fleet, leaf) for leaf in ("progress", "lookups"))]
         self._client = MqttClient(
             self._broker, f"vedette-console-{secrets.token_hex(4)}", subscriptions=topics, on_message=self._came,
             session=Session(clean_start=True, max_packet=max(MAX_BYTES, MAX_MESSAGE) + 1024),
@@ -204,6 +208,10 @@ class Live:
                 if len(message.payload) <= MAX_BYTES:
                     self._progress[message.topic.split("/")[-3]] = message.payload
                     self._news("rollouts", None)
+            elif message.topic.endswith("/steer/lookups"):
+                if len(message.payload) <= MAX_BYTES:
+                    self._lookups[message.topic.split("/")[-3]] = message.payload
+                    self._news("fleet", None)
             else:
                 self._heartbeat(message)
         self._client.ack(message)
@@ -328,6 +336,10 @@ class Live:
         """The newest heartbeat itself; None: it is not kept."""
         data = self._raw.get((fleet, agent))
         return foreign.read(data) if data is not None else None
+
+    def lookups(self, fleet: str) -> list[Trouble]:
+        """The lookups that were not reloaded in time."""
+        return troubles(self._lookups.get(fleet, b""), self._clock())
 
     def progress(self, fleet: str, keys: Iterable[Ed25519PublicKey]) -> dict[str, Any] | None:
         """The controller's last report; None: nothing that one of ``keys`` has signed."""

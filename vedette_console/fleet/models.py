@@ -74,12 +74,14 @@ class Controller(Model):
 
 
 class Warning(Model):
-    """Signed metadata that expire: ``what_to_do`` is a command."""
+    """Signed metadata that expire, or a lookup that was not reloaded since ``expires``, with the ``reason``:
+    ``what_to_do`` is a command."""
 
     role: str
     expires: str
     expired: bool
     what_to_do: str
+    reason: str = ""
 
 
 class AgentRow(Model):

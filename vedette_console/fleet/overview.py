@@ -15,6 +15,7 @@ from vedette.bundle.manifest import rfc3339
 from vedette.fleet.documents import Change, Group, Target
 from vedette.region import compare
 from vedette.region.compare import AS_WANTED, AWAY, BEHIND, PROBLEM
+from vedette.region.reload.health import Trouble
 from vedette.region.steer.ordering import OLD_SECONDS
 from vedette.system.foreign import count, table, text
 from vedette.system.wallclock import utc_now
@@ -68,7 +69,8 @@ class Overview:
             rollout_serial=contents.rollout.serial if contents.rollout else 0, groups=groups(contents, rows, sight),
             items=part.items, total=part.total or 0, next=part.next,
             counts=dict(Counter(row.state for row in rows)), labels=labels(rows),
-            versions=dict(Counter(row.version for row in rows).most_common(MAX_VALUES)), warnings=warnings(contents),
+            versions=dict(Counter(row.version for row in rows).most_common(MAX_VALUES)),
+            warnings=warnings(contents, self._live.lookups(contents.fleet)),
             operators=operators(contents, self._operator, now),
         )  # fmt: skip
 
@@ -179,12 +181,17 @@ def controller(live: Live, contents: Contents) -> Controller:
     return Controller(state="old" if old else "reports", holder=text(said.get("holder")), time=written(time))
 
 
-def warnings(contents: Contents) -> list[Warning]:
+def warnings(contents: Contents, lookups: Iterable[Trouble]) -> list[Warning]:
     how = {"root": "rotate", "targets": "plan"}
     shown = [
         Warning(role=role.role, expires=f"{role.expires:%Y-%m-%dT%H:%M:%SZ}", expired=role.expired,
                 what_to_do=f"vedette fleet {how.get(role.role, 'apply')}")
         for role in contents.warnings
+    ]  # fmt: skip
+    shown += [
+        Warning(role=f"lookup {trouble.name}", expires=rfc3339(trouble.since), expired=True,
+                what_to_do=f"vedette lookup refresh --only {trouble.name}", reason=trouble.text)
+        for trouble in lookups
     ]  # fmt: skip
     if contents.fault:
         shown.append(Warning(role="documents", expires="", expired=False, what_to_do=contents.fault[:500]))

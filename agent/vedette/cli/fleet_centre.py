@@ -14,9 +14,11 @@ from vedette.bundle.manifest import rfc3339
 from vedette.bundle.seal import key_text, public_key
 from vedette.cli.console import json_line, safe
 from vedette.cli.options import broker_options
+from vedette.delivery.topics import steer_topic
 from vedette.fleet.operators import Operators
 from vedette.mqtt.settings import MqttSettings
 from vedette.region import announce, compare, fleetfile, fleetlookups, sites
+from vedette.region.reload.health import Trouble, troubles
 from vedette.region.repository import Repository, copied
 from vedette.region.roles import ONLINE, Signatory
 from vedette.region.sign import keygen, load_key
@@ -252,8 +254,9 @@ def apply(folder: Path, target: Path | None, whole: bool, **broker: Any) -> None
 def status(folder: Path, as_json: bool, **broker: Any) -> None:
     """Show what agents should run against what they run.
 
-    By group, with reasons; hosts without a connection by their last answer (`vedette fleet import --answers`). Exit
-    code 1 when an agent reports a problem, or the metadata have expired.
+    By group, with reasons; hosts without a connection by their last answer (`vedette fleet import --answers`). Lookups
+    that were not reloaded in time are NOT OK. Exit code 1 for one of these, when an agent reports a problem, or the
+    metadata have expired.
 
     Example: vedette fleet status --broker mqtts://region.example:8883
     """
@@ -281,7 +284,10 @@ def status(folder: Path, as_json: bool, **broker: Any) -> None:
             group = row.group
         click.echo(safe(f"  {row.agent_id:<24} {row.state:<10} {'; '.join(row.reasons)}".rstrip()))
     expired = _warn(repository)
-    raise SystemExit(1 if expired or any(row.state == compare.PROBLEM for row in rows) else 0)
+    old = _old_lookups(broker, repository.fleet)
+    for trouble in old:
+        click.echo(safe(f"NOT OK: lookup {trouble.name}: {trouble.text}"), err=True)
+    raise SystemExit(1 if expired or old or any(row.state == compare.PROBLEM for row in rows) else 0)
 
 
 @click.command()
@@ -327,6 +333,12 @@ def _show_operators(before: Operators | None, after: Operators) -> None:
 def _heartbeats(broker: dict[str, Any], name: str) -> dict[str, dict[str, Any]]:
     log_to_stderr()
     return asyncio.run(announce.heartbeats(MqttSettings(**broker), name)) if broker["url"] else {}
+
+
+def _old_lookups(broker: dict[str, Any], fleet: str) -> list[Trouble]:
+    topic = steer_topic(fleet, "lookups")
+    said = asyncio.run(announce.retained(MqttSettings(**broker), [topic])) if broker["url"] else {}
+    return troubles(said.get(topic, b""), utc_now())
 
 
 def _show_signatures(repository: Repository) -> None:

@@ -1,4 +1,6 @@
-"""Dimension tables: lookup build, show, get, verify, list, rollback, remove; at the region also fetch, sign."""
+"""Dimension tables: lookup build, show, get, verify, list, rollback, remove; at the region also fetch, refresh,
+sign.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ ROLLBACK_SECONDS = 300.0
 KINDS = "text (default), nocase, number, ip, cidr, domain; or LOW..HIGH:range; may be repeated."
 
 
-@click.group(cls=Commands, region={"fetch": "lookup_fetch", "sign": "lookup_sign"})
+@click.group(cls=Commands, region={"fetch": "lookup_fetch", "refresh": "lookup_refresh", "sign": "lookup_sign"})
 def lookup() -> None:
     """Build and ask dimension tables.
 

@@ -138,6 +138,9 @@ def withdraw(key: Path | None, fleet: str, channel: str, lookup: str | None, **b
 )
 @click.option("--rows", type=click.IntRange(1), default=10_000, show_default=True,
               help="Write a file after this many rows at the latest.")  # fmt: skip
+@click.option("--resend-after", type=Number(0, 3600), default=0.0,
+              help="Seconds that agents are asked to wait for a receipt, where more than their own uplink.resend_after."
+                   "  [default: twice --seconds, where that is over a minute]")  # fmt: skip
 @click.option("--kafka", metavar="HOST:PORT,…", default="", help="Also write every row to Kafka.")
 @click.option("--kafka-topics", metavar="NAME", default="vedette", show_default=True,
               help="Topics are NAME.alerts, NAME.status, NAME.bad and NAME.seqs.")  # fmt: skip
@@ -151,6 +154,7 @@ def land(
     group: str,
     seconds: float,
     rows: int,
+    resend_after: float,
     kafka: str,
     kafka_topics: str,
     receipt_key: Path | None,
@@ -178,7 +182,7 @@ def land(
         key = None if receipt_key is None else load_key(receipt_key)
         wanted = LandingSettings(
             settings, landing, client_id, group, max_rows=rows, max_seconds=seconds, kafka=kafka,
-            kafka_topics=kafka_topics, receipt_key=key, members=members,
+            kafka_topics=kafka_topics, receipt_key=key, members=members, resend_after=resend_after,
         )  # fmt: skip
         await run_landing(wanted, stop)
 

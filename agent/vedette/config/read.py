@@ -14,7 +14,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 from zoneinfo import ZoneInfo
 
 from vedette.config.settings import MAX_KEYS, Config, UplinkSettings
@@ -126,7 +126,6 @@ SCALARS = {
 }
 
 
-T = TypeVar("T")
 _OF_BROKERS = {f.name for f in dataclasses.fields(MqttSettings)}
 
 
@@ -142,7 +141,7 @@ class UnknownKey(str):
     """A mistake: a key that is none, or that belongs in another table."""
 
 
-class _Reader:
+class Reader:
     """Turns tables of TOML into dataclasses; ``mistakes`` collects what is wrong."""
 
     def __init__(self) -> None:
@@ -210,7 +209,7 @@ class _Reader:
         base = PluginInput if kind == "inputs" else PluginSink
         return {**{name: settings_of(base, entry) for name, entry in by_name(self._plugins, kind).items()}, **types}
 
-    def _value(self, kind: Any, value: Any, where: str) -> Any:
+    def value(self, kind: Any, value: Any, where: str) -> Any:
         """``value`` of TOML as ``kind``; None after a mistake."""
         try:
             return self._converted(kind, value, where)
@@ -230,7 +229,7 @@ class _Reader:
         if origin is tuple:
             if not isinstance(value, list):
                 raise ValueError(f"expects a list, not {value!r}")
-            return tuple(self._value(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+            return tuple(self.value(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
         if origin in (types.UnionType, typing.Union):
             return self._converted(args[0], value, where)
         if kind is Path:
@@ -281,7 +280,7 @@ class _Reader:
             elif kind is Config and key == "sink":
                 values[key] = tuple(self._sinks(item))
             else:
-                values[key] = self._value(hints[fields[key].name], item, here)
+                values[key] = self.value(hints[fields[key].name], item, here)
         for name, f in fields.items():
             if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
                 self.mistakes.append(f"{where}.{name}: missing")
@@ -468,7 +467,7 @@ def parse(text: str, path: Path | str = "vedette.toml") -> Config:
 
 def parse_document(document: dict[str, Any], path: Path | str = "vedette.toml") -> Config:
     """The same of TOML that was read already. Raises ConfigError."""
-    reader = _Reader()
+    reader = Reader()
     config = reader.config(document)
     if reader.mistakes:
         raise ConfigError(path, reader.mistakes)
@@ -477,7 +476,7 @@ def parse_document(document: dict[str, Any], path: Path | str = "vedette.toml") 
 
 def part_mistakes(document: dict[str, Any]) -> list[str]:
     """What is wrong with a part of a configuration by itself: with its keys and values, not with what it lacks."""
-    reader, rest = _Reader(), dict(document)
+    reader, rest = Reader(), dict(document)
     reader._read_brokers(rest.pop("broker", {}))
     reader._table(Config, rest, "")
     return [line for line in reader.mistakes if not line.endswith(": missing")]
@@ -499,27 +498,3 @@ def read_text(path: Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(path, [f"cannot be read: {error}"]) from error
-
-
-def tables(path: Path, name: str, kind: type[T]) -> list[T]:
-    """The ``[[name]]`` tables of a file of nothing else, each as a dataclass ``kind``. Raises ConfigError."""
-    try:
-        document = read_toml(read_text(path))
-    except ConfigError:
-        raise
-    except ValueError as error:
-        raise ConfigError(path, [str(error)]) from error
-    reader = _Reader()
-    rows: list[T] = []
-    reader.mistakes += [f"{key}: unknown key; expects [[{name}]] tables" for key in document if key != name]
-    items = document.get(name)
-    if not isinstance(items, list) or not items:
-        reader.mistakes.append(f"{name}: expects [[{name}]] tables")
-        items = []
-    for i, item in enumerate(items):
-        row = reader._value(kind, item, f"{name}[{i}]")
-        if row is not None:
-            rows.append(row)
-    if reader.mistakes:
-        raise ConfigError(path, reader.mistakes)
-    return rows

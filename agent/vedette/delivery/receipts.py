@@ -3,7 +3,8 @@
 * A **receipt** is a msgpack map ``{"log_id": str, "ranges": [[first seq, last seq], ...], "signature": bin}``, both
   ends included; without a signing key it has no ``signature``. ``log_id`` names the numbering (``Outbox.log_id``).
   ``"dictionaries": [int, ...]`` says by which of them this landing reads compressed batches (``delivery/batch.py``).
-  Former agents pass over it, former landings leave it out. It is not signed: a forged one can only delay alerts.
+  ``"resend_after": int`` asks agents to wait for a receipt so many seconds at least, where more than they do.
+  Former agents pass over both, former landings leave them out. They are not signed: forged, they only delay alerts.
 * The **signature** is Ed25519 (RFC 8032) of the msgpack array ``["vedette receipt 1", topic, log_id, ranges]`` with
   every number and length in its shortest form. ``topic`` is the one it is published on, so a receipt is good for one
   agent and one numbering. Replayed, it names alerts that are gone already: a ``seq`` is given once in a numbering.
@@ -39,6 +40,7 @@ class Receipt(Struct, frozen=True):
     log_id: str
     ranges: Annotated[tuple[tuple[_Seq, _Seq], ...], Meta(description="a list of [first, last]")]
     dictionaries: tuple[int, ...] = ()
+    resend_after: documents.Count = 0
     signature: Any = None
 
     def __post_init__(self) -> None:
@@ -52,11 +54,14 @@ def pack_receipt(
     topic: str = "",
     key: Ed25519PrivateKey | None = None,
     dictionaries: Sequence[int] = (),
+    resend_after: int = 0,
 ) -> bytes:
     """The message for ``topic`` that says alerts ``first..last`` of each range are on the region's disk."""
     document: dict[str, object] = {"log_id": log_id, "ranges": [list(pair) for pair in ranges]}
     if dictionaries:
         document["dictionaries"] = list(dictionaries)
+    if resend_after:
+        document["resend_after"] = resend_after
     if key is not None:
         document["signature"] = key.sign(_signed(topic, log_id, ranges))
     data: bytes = msgpack.packb(document)

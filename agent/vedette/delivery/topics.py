@@ -13,6 +13,7 @@
     vedette/v1/{fleet}/bundles/{channel}/blobs/{sha256}        down, retained; fetched only by those who lack it
     vedette/v1/{fleet}/tuf/{file}                              down, retained: the fleet's signed metadata
     vedette/v1/{fleet}/steer/lease|progress                    the controller's, retained: who steers, and how it stands
+    vedette/v1/{fleet}/steer/lookups                           retained: how old the lookups are that reload
     vedette/v1/{fleet}/steer/requests/{id}                     to the controller, retained until it is carried out
 
 The broker's access list lets an agent publish only under its own id: so the region believes fleet and agent in the
@@ -93,7 +94,7 @@ def tuf_topic(fleet: str, name: str) -> str:
 
 
 def steer_topic(fleet: str, name: str) -> str:
-    """Of the fleet's controller: ``lease``, ``progress``, ``requests/ID``. No agent may read or write it."""
+    """Of the centre: ``lease``, ``progress``, ``requests/ID``, ``lookups``. No agent may read or write it."""
     return f"{ROOT}/{fleet}/steer/{name}"
 
 

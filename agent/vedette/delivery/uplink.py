@@ -4,7 +4,8 @@ Delivery: PUBACK is not delivery, since a broker may lose what it acknowledged. 
 landing's receipt. PUBACK paces sending: at most ``max_inflight`` batches are under way. Sent again is:
 
 * a batch lost with the connection, or that the broker had no subscriber for: as soon as it can be sent;
-* what the broker acknowledged and no receipt came for within ``resend_after``: not compressed;
+* what the broker acknowledged and no receipt came for within ``resend_after``, or what a landing asks for in its
+  receipts where that is more, up to MOST_ASKED: not compressed;
 * everything without a receipt after a restart of the agent, and after the broker lost our session (it then lost
   more than that).
 
@@ -58,6 +59,8 @@ IDLE_SECONDS = 1.0
 """Longest wait before looking for alerts whose receipt is overdue."""
 LEAST_SECONDS = 0.1
 """Shortest ``heartbeat``."""
+MOST_ASKED = 3600.0
+"""Seconds: of a landing's wish; so long it also counts, unless it is repeated, against a lesser one."""
 MERGE = 100
 """Sent ranges are remembered in steps of ``resend_after / MERGE``: so many of them at most, besides gaps."""
 
@@ -85,7 +88,7 @@ class MqttUplink:
         """``max_inflight``: batches under way, at most."""
         settings, agent, outbox, self._counters, self._status, _ = source
         self._settings, self._outbox = settings, outbox
-        self._resend_after = settings.resend_after
+        self._asked, self._asked_until = 0.0, 0.0
         self._max_inflight = max_inflight
         self._interval = max(settings.heartbeat, LEAST_SECONDS)
         self._backoff = backoff
@@ -142,6 +145,10 @@ class MqttUplink:
                 will=(self._status_topic, will),
             ),
         )
+
+    @property
+    def _resend_after(self) -> float:
+        return max(self._settings.resend_after, self._asked)
 
     def state(self) -> dict[str, Any]:
         client = self.client
@@ -236,7 +243,7 @@ class MqttUplink:
                 try:
                     receipt = unpack_receipt(message.payload, message.topic, self._keys)
                     by_log.setdefault(receipt.log_id, []).extend(self._credible(message, receipt.ranges))
-                    self._agree(receipt.dictionaries)
+                    self._agree(receipt.dictionaries, min(receipt.resend_after, MOST_ASKED))
                 except ValueError as error:
                     self._ignore(message, str(error))
             for log_id, pairs in by_log.items():
@@ -244,11 +251,14 @@ class MqttUplink:
             for message in messages:
                 self.client.ack(message)
 
-    def _agree(self, dictionaries: Sequence[int]) -> None:
-        """Compress what follows for a landing that knows ``dictionaries``."""
+    def _agree(self, dictionaries: Sequence[int], resend_after: float) -> None:
+        """Compress what follows for a landing that knows ``dictionaries``, and wait ``resend_after`` for it."""
+        now = time.monotonic()
+        if resend_after >= self._asked or now >= self._asked_until:
+            self._asked, self._asked_until = resend_after, now + MOST_ASKED
         if not dictionaries:
-            self._press, self._plain_until = None, time.monotonic() + self._resend_after
-        elif time.monotonic() >= self._plain_until:
+            self._press, self._plain_until = None, now + self._resend_after
+        elif now >= self._plain_until:
             from vedette.delivery.batch import press
 
             self._press = press(dictionaries)

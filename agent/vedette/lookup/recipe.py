@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vedette.lookup.batch import Key
+from vedette.lookup.batch import Batch, BuildRefused, Key
 from vedette.lookup.build import Built, build
+from vedette.lookup.gather import MAX_ROWS
 from vedette.lookup.source import read
 
 
@@ -22,7 +23,10 @@ class Recipe:
     valid: tuple[str, str] | None = None
     duplicates: str = ""
 
-    def build(self, source: Path, target: Path, *, name: str = "", created: int, previous: Path | None = None) -> Built:
+    def build(
+        self, source: Path, target: Path, *, name: str = "", created: int, previous: Path | None = None,
+        max_rows: int = MAX_ROWS,
+    ) -> Built:  # fmt: skip
         """Build the lookup ``target`` of the table ``source``. Raises BuildRefused and OSError."""
         kinds = {column: key.kind for key in self.keys for column in key.columns}
         types = {**dict.fromkeys(self.valid or (), "time"), **self.types}
@@ -31,7 +35,7 @@ class Recipe:
                 target,
                 table.columns,
                 self.keys,
-                table.batches,
+                _at_most(max_rows, table.batches),
                 created=created,
                 name=name,
                 source=str(source),
@@ -39,3 +43,12 @@ class Recipe:
                 duplicates=self.duplicates or "refuse",
                 previous=previous,
             )
+
+
+def _at_most(rows: int, batches: Iterable[Batch]) -> Iterator[Batch]:
+    left = rows
+    for batch in batches:
+        left -= len(batch.lines)
+        if left < 0:
+            raise BuildRefused(f"more than {rows:,} rows (max_rows)")
+        yield batch

@@ -24,6 +24,9 @@
     roles = ["viewer", "analyst"]
     expires = 2027-06-30T00:00:00Z
 
+    [[lookup]]                       # made anew of its source, beside all this (``reload/settings.py``)
+    name = "assets"
+
 Paths are relative to the file. All mistakes are reported at once. An overlay is read by the agent's own reader, a
 bundle by its own checks (unsigned ones are refused), so that what no agent would take is found here.
 
@@ -65,12 +68,13 @@ from vedette.fleet.overlay import MAX_OVERLAY, check
 from vedette.lookup.sign import head_of, verify
 from vedette.model.times import micros, seconds
 from vedette.region import fleetreleases
+from vedette.region.reload.settings import FLEET, of_document
 from vedette.region.steer.gates import read_limits
 from vedette.system.foreign import read_toml
 from vedette.system.within import is_path
 
 KEYS = {
-    "": ("fleet", "ring", "gates", "group", "operator"),
+    "": (*FLEET, "lookup"),
     "ring": ("name", "agents", "percent", "soak"),
     "group": ("name", "match", "bundle", "bundles", "config", "lookups", "release", "windows"),
     "window": ("days", "start", "end", "timezone", "for"),
@@ -127,6 +131,7 @@ class _Reader:
         if not groups:
             self.mistakes.append("group: expects at least one [[group]]")
         operators = self._operators(document)
+        self._reloaded(document, groups)
         file = FleetFile(groups, tuple(rings), self._gates(document), self._files, operators, self._lookups)
         if not self.mistakes:
             try:  # the reader of agents has the last word
@@ -134,6 +139,14 @@ class _Reader:
             except (TypeError, ValueError) as error:
                 self.mistakes.append(str(error))
         return file
+
+    def _reloaded(self, document: dict[str, Any], groups: tuple[dict[str, Any], ...]) -> None:
+        """Of lookups that come by their channel, which no longer counts for a group that names them."""
+        names, mistakes = of_document(document)
+        self.mistakes += mistakes
+        for i, group in enumerate(groups):
+            for name in names & group["lookups"].keys():
+                self.mistakes.append(f"group[{i}].lookups.{name}: [[lookup]] reloads it: it has to be one of the two")
 
     def _known(self, kind: str, row: dict[str, Any], where: str) -> None:
         for key in row.keys() - {*KEYS[kind]}:

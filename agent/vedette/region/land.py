@@ -31,7 +31,7 @@ An alert in ``bad`` is receipted as well where its seq can be read: it is on the
 it for ever.
 
 Receipts are signed where the landing has a key (``delivery/receipts.py``), and say by which dictionaries agents may
-compress (``delivery/batch.py``).
+compress (``delivery/batch.py``), and for how long they are asked to wait.
 
 A landing folder that cannot be written: logged once, retried with back-off, nothing acknowledged. Meanwhile up to
 ``HELD_BYTES`` of further messages are kept in memory, not decoded; beyond that they are left with the broker, and
@@ -48,6 +48,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,6 +122,8 @@ class LandingSettings:
     kafka_topics: str = TOPICS
     receipt_key: Ed25519PrivateKey | None = None
     """Signs receipts; None: they are not signed."""
+    resend_after: float = 0.0
+    """What agents are asked to wait for a receipt at least; 0: twice ``max_seconds`` where that is over a minute."""
     members: Path | None = None
     """The region's folder, or one with a copy of its members.json: at which site who is; None: as agents state it."""
 
@@ -182,6 +185,8 @@ class Landing:
         self._whereabouts = Whereabouts(settings.members)
         self._elsewhere: set[tuple[str, str]] = set()
         """Fleet and id of members that stated another site than theirs: no more than are enrolled."""
+        longest = 2 * settings.max_seconds
+        self._asks = ceil(settings.resend_after or (longest if longest > 60 else 0))
         self._receipts: dict[tuple[str, str], set[int]] = {}
         self._owed = asyncio.Event()
         self.client = MqttClient(
@@ -427,7 +432,7 @@ class Landing:
         try:
             for start in range(0, len(runs), MAX_RANGES):
                 some = runs[start : start + MAX_RANGES]
-                receipt = pack_receipt(log_id, some, topic, self.settings.receipt_key, sorted(DICTIONARIES))
+                receipt = pack_receipt(log_id, some, topic, self.settings.receipt_key, sorted(DICTIONARIES), self._asks)
                 await self.client.publish(topic, receipt)
         except ConnectionError:
             self._receipts.setdefault(key, set()).update(seqs)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.console.fleet.kit import ADMIN, NOBODY, VIENNA, Agents, Region, beat
 from tests.fleet.kit import FLEET, desired, group
 from tests.region.anything import spoiled
 from tests.waits import eventually
+from vedette.bundle.manifest import rfc3339
+from vedette.cli.main import main
 from vedette.delivery.topics import steer_topic
 from vedette.mqtt.connection import Message
+from vedette.region.reload.health import Entry, packed
 from vedette.region.sign import load_key
 from vedette.region.steer.sealed import seal
 from vedette.system.wallclock import utc_now
@@ -196,6 +201,31 @@ async def test_progress_that_the_controller_did_not_sign(region: Region) -> None
                 await eventually("what was sent after it", partial(runs, fleet, state))
                 page = fleet.rollouts.page(ADMIN)
                 assert (page.controller.state, page.controller.holder, page.old) == (state, "east", state == "old")
+    finally:
+        region.broker.kill()
+
+
+async def test_lookups_that_were_not_reloaded(region: Region) -> None:
+    """Are named with the reason by the console and by `fleet status`, whose exit code is 1, once their time is over;
+    what is no such report counts for nothing."""
+    region.broker.start()
+    try:
+        async with region.console() as fleet, Agents(region.settings, region.authority, SITES).running() as agents:
+            topic, now = steer_topic(FLEET, "lookups"), utc_now()
+            old = Entry("staff", now - 7_200_000_000, 3_600_000_000, 5, "HTTP 500")
+            says = packed([old, Entry("assets", now, 3_600_000_000, 5, "HTTP 500")])
+            for version, data in enumerate((b"\xff", b"[]", b'{"format": 1, "lookups": [{"name": 7}]}', says)):
+                await agents.client.publish(topic, data, retain=True)
+                await agents.heartbeat("linz-1", version=f"{version}")
+                await eventually("what was sent after it", partial(runs, fleet, f"{version}"))
+                warnings = [row for row in fleet.overview.page(ADMIN).warnings if row.reason]
+                assert len(warnings) == (data is says)
+            text = f"not reloaded since {rfc3339(old.since)}: HTTP 500"
+            assert (warnings[0].role, warnings[0].reason) == ("lookup staff", text)
+            command = ["fleet", "status", "--trust", str(region.folder / "trust"), "--broker", region.settings.url]
+            shown = await asyncio.to_thread(CliRunner().invoke, main, command)
+            assert (f"NOT OK: lookup staff: {text}\n" in shown.stderr, shown.exit_code) == (True, 1)
+            assert "assets" not in shown.output
     finally:
         region.broker.kill()
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -132,6 +133,31 @@ async def test_a_hunt(region: Region) -> None:
         assert line["group"] == "all"
         assert page.texts == RULES
         assert b"logsource" not in (region.folder / "requests" / id / "console.json").read_bytes()  # lists read it
+
+
+@pytest.mark.parametrize("where", ["vedette.region.requests", "vedette_console.fleet.authoring"])
+async def test_a_request_that_cannot_be_kept(region: Region, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Nothing of it stays, neither in the folder of requests nor in the record, whatever of it a full disk refuses."""
+    async with at_work(region) as (fleet, _):
+        with monkeypatch.context() as patch:
+            if where == "vedette.region.requests":
+                whole = requests.write_whole
+
+                def full(path: Path, *more: Any) -> None:
+                    if path.name == "agents.json":
+                        raise OSError(28, "No space left on device")
+                    whole(path, *more)
+
+                patch.setattr(requests, "write_whole", full)
+            else:
+                patch.setattr(desk, "write_rules", Mock(side_effect=OSError(28, "No space left on device")))
+            with pytest.raises(Problem, match="No space left"):
+                await fleet.hunts.start(ADMIN, order())
+        folder = region.folder / "requests"
+        assert not [*folder.glob("[0-9a-f]*")]
+        assert not (folder / "audit.jsonl").exists()
+        id = (await fleet.hunts.start(ADMIN, order())).hunt.id
+        assert [path.parent.name for path in folder.glob("*/request.json")] == [id]
 
 
 def test_rules_of_a_hunt_have_a_bound() -> None:

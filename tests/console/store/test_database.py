@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import threading
@@ -78,17 +79,29 @@ def test_migrations_are_applied_once(url: str) -> None:
     database.close()
 
 
-def test_users_of_the_provider_of_before_follow_it(url: str) -> None:
-    """Those with one role everywhere, which the provider's was; what an admin placed, and local users, stay."""
+def test_a_step_is_never_changed() -> None:
+    """A database that has it does not get it again: what is new is a step of its own, with a row here."""
+    assert [hashlib.sha256("\n".join(step).encode()).hexdigest()[:16] for step in STEPS] == [
+        "cc4931395f8868d4",
+        "94c9faaf29ac6633",
+        "1bacb17f392850dc",
+    ]
+
+
+@pytest.mark.parametrize("done", [1, 2])
+def test_users_of_the_provider_of_before_follow_it(url: str, done: int) -> None:
+    """Those with one role everywhere, which the provider's was, in a database of any step; what an admin placed, who
+    has logged in since, and local users, stay."""
     database = open_database(url)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vedette_console.store.store.STEPS", STEPS[:1])
+        patch.setattr("vedette_console.store.store.STEPS", STEPS[:done])
         migrate(database)
     grants = {
         "ann": ["viewer */*"],
         "bob": ["viewer */*", "analyst */vienna"],
         "vic": ["viewer */vienna"],
         "local": ["viewer */*"],
+        "since": ["viewer */*"],
     }
     for name, rows in grants.items():
         database.run(
@@ -97,9 +110,12 @@ def test_users_of_the_provider_of_before_follow_it(url: str) -> None:
         )  # fmt: skip
         for role, place in map(str.split, rows):
             database.run("INSERT INTO grants VALUES (?, ?, ?, ?)", name, role, *place.split("/"))
+    if done == 2:
+        database.run("UPDATE users SET provided = 'admin' WHERE name = 'since'")
     migrate(database)
     users = Accounts(database).all()
-    assert {user.name: user.follows for user in users} == {"ann": True, "bob": False, "local": False, "vic": False}
+    follow = {"ann": True, "bob": False, "local": False, "since": done == 1, "vic": False}
+    assert {user.name: user.follows for user in users} == follow
     database.close()
 
 

@@ -176,6 +176,7 @@ def test_times_that_stand_for_none(region: Region, since: str, until: str) -> No
         ("/taxii2/", (200, {}, b"{}"), "neither a discovery document"),
         ("/taxii2/", (200, {}, b'{"api_roots": ["https://other.example/api/"]}'), "give that as url"),
         ("/taxii2/", (302, {"Location": "http://other.example/"}, b""), "expects https://"),
+        ("/taxii2/", (302, {"Location": "http://127.0.0.1:1/"}, b""), "expects https://"),
         ("/taxii2/", (302, {"Location": "/taxii2/"}, b""), "a redirect to nowhere, or more than 5"),
         ("/api2/collections/", (200, {}, b'{"collections": [7]}'), "collection 'high' is none that may be read"),
     ],

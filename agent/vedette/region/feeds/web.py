@@ -1,6 +1,7 @@
-"""GET over TLS for one feed, bounded by its ``timeout`` and ``max_bytes`` over all requests together.
+"""GET over TLS for one feed or table, bounded by its ``timeout`` and ``max_bytes`` over all requests together.
 
-* A redirect is followed ``MAX_REDIRECTS`` times, never away from TLS, and to another origin without credentials.
+* A redirect is followed ``MAX_REDIRECTS`` times, never away from TLS, and to another origin without credentials, where
+  at all (``Remote.elsewhere``).
 * 429, 502, 503 and 504 are asked again, after ``Retry-After`` where the server says it, while the time lasts.
 * A body goes to a temporary file; bytes count after decompression. When the time is over the connection is shut down.
 
@@ -19,7 +20,7 @@ from urllib.parse import urljoin, urlsplit
 
 import urllib3
 
-from vedette.region.feeds.settings import Feed, web_mistakes
+from vedette.region.feeds.settings import Remote, web_mistakes
 from vedette.sinks.base import secret
 from vedette.system.https import Connections, reason, retry_after
 from vedette.system.trouble import Backoff
@@ -33,7 +34,7 @@ _CHUNK = 1 << 16
 
 
 class Failed(OSError):
-    """The feed cannot be read now; ``status`` is that of the server's answer, where that is why."""
+    """It cannot be read now; ``status`` is that of the server's answer, where that is why."""
 
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)
@@ -50,7 +51,7 @@ class Answer(NamedTuple):
 class Web:
     """A context manager: closes connections at its end."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Remote) -> None:
         self._feed = feed
         self._until = time.monotonic() + feed.timeout
         self._bytes = feed.max_bytes
@@ -120,10 +121,15 @@ class Web:
         target = urljoin(url, location or "")
         if not location or redirects > MAX_REDIRECTS:
             raise Failed(f"{shown(url)}: a redirect to nowhere, or more than {MAX_REDIRECTS}")
-        if mistakes := list(web_mistakes(target)):
-            raise Failed(f"{shown(url)}: redirects to {shown(target)}: {mistakes[0]}")
+        mistakes = list(web_mistakes(target))
         if urlsplit(target)[:2] != urlsplit(url)[:2]:
+            if not target.startswith("https:"):
+                mistakes = mistakes or ["expects https://"]
+            elif not self._feed.elsewhere:
+                mistakes = mistakes or ["expects the same host"]
             headers.pop("Authorization", None)
+        if mistakes:
+            raise Failed(f"{shown(url)}: redirects to {shown(target)}: {mistakes[0]}")
         return target
 
     def _wait(self, url: str, reply: Any, tries: int, backoff: Backoff) -> None:
@@ -156,7 +162,7 @@ class Web:
         return body
 
 
-def authorization(feed: Feed) -> str:
+def authorization(feed: Remote) -> str:
     """The header: a password's, or the token's; MISP takes its key as it is, others ``Bearer``."""
     if feed.password_file is not None:
         pair = f"{feed.username}:{secret(feed.password_file)}"
@@ -164,7 +170,7 @@ def authorization(feed: Feed) -> str:
     if feed.token_file is None:
         return ""
     token = secret(feed.token_file)
-    return token if feed.type == "misp" or " " in token else f"Bearer {token}"
+    return token if feed.bare_token or " " in token else f"Bearer {token}"
 
 
 def lower(headers: Any) -> dict[str, str]:
