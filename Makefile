@@ -17,7 +17,7 @@ help:
 	@echo "make check       lint, types and the tests of rooms that your change reaches"
 	@echo "make test        lint, types and all tests but the long ones, against real peers (15 minutes)"
 	@echo "make test-all    the long ones, too: kills at random, booted containers, all of Spark (hours)"
-	@echo "make bench       twelve scenarios on the real agent, into docs/performance.md (half an hour)"
+	@echo "make bench       eleven scenarios on the real agent, into docs/performance.md (half an hour)"
 	@echo "make bench-spark the region's jobs on ALERTS=1000000 made-up alerts, into docs/scale.md"
 	@echo "make dist        the zips that install the agent on a bare Linux host, and their add-ons, for x86_64 and aarch64"
 	@echo "make test-install the installation's whole life in booted containers, as root"
@@ -26,7 +26,7 @@ help:
 	@echo "make promtail    Loki's Promtail for the tests, with Go (20 minutes)"
 	@echo "make test-crash  the property and crash tests in their long form, 200 kills each, what is for releases, Delta by Spark in full (hours)"
 	@echo "make test-flink  the vectors of SQL rules against a real Flink (FLINK=its python; else installs one, 850 MB, Java 17)"
-	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets (10 minutes)"
+	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets of two kinds (an hour; SITES=20: half)"
 	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account checked"
 	@echo "make fuzz        every reader of foreign bytes under atheris and libFuzzer, for SECONDS=600 in all"
 	@echo "make lock        the newest versions that pyproject.toml allows, into requirements.lock and packaging/edge.lock"
@@ -129,9 +129,12 @@ MINUTES ?= 30
 
 FLEETS ?= 5
 
-# Recall and precision of campaigns and anomalies, on made-up fleets that no threshold was set on.
+# Recall and precision of what the jobs find, on made-up fleets that no threshold was set on; of playbooks by class, with
+# what was missed and when an attack was first seen. SITES=20 makes regions of a third of the size.
+SITES ?= 60
 evaluate: setup
-	VEDETTE_FLEETS=$(FLEETS) $(BIN)/pytest -q -s -k planted tests/spark_jobs/test_evaluation.py tests/spark_jobs/jobs/test_campaigns.py tests/spark_jobs/jobs/test_baselines.py
+	VEDETTE_FLEETS=$(FLEETS) VEDETTE_SITES=$(SITES) $(BIN)/pytest -q -s -k planted tests/spark_jobs/test_evaluation.py \
+		tests/spark_jobs/test_playbooks.py tests/spark_jobs/jobs/test_campaigns.py tests/spark_jobs/jobs/test_baselines.py
 
 soak: setup
 	@$(BIN)/python -m bench.soak --minutes $(MINUTES)
@@ -146,7 +149,6 @@ fuzz: environment
 
 bench: setup
 	$(BIN)/python -m bench.harness
-	$(BIN)/python -m bench.joins
 	@[ -x "$(FLINK)" ] || { python3 -m venv build/flink && build/flink/bin/pip install -q apache-flink==2.3.0; }
 	FLINK=$(FLINK) $(BIN)/python -m bench.statements
 	$(BIN)/python -m bench.telemetry

@@ -299,7 +299,7 @@ def _beats(truth: Truth) -> list[dict[str, Any]]:
     return rows
 
 
-def _land(folder: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+def land(folder: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
     """A file a day, by the hour of its first row's receipt."""
     days = defaultdict(list)
     for row in rows:
@@ -314,8 +314,8 @@ def make(folder: Path, seed: int) -> Truth:
     """Write ``folder/landing`` and ``folder/lookups``; what was planted."""
     author = Author(seed)
     author.write()
-    _land(folder / "landing" / "alerts", _rows(author.happened), ALERT)
-    _land(folder / "landing" / "status", _beats(author.truth), BEAT)
+    land(folder / "landing" / "alerts", _rows(author.happened), ALERT)
+    land(folder / "landing" / "status", _beats(author.truth), BEAT)
     lookups = folder / "lookups"
     lookups.mkdir(parents=True)
     (lookups / "intel.csv").write_text(
