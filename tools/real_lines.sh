@@ -1,26 +1,46 @@
 #!/bin/sh
 # Make, in a Debian 12 of its own, the lines that its programs really write: sh tools/real_lines.sh [FOLDER]. As root. Only
-# debootstrap reaches a network (the package mirror); the programs run in namespaces of their own, with a loopback alone.
-# They are left in FOLDER, build/real_lines: syslog.log as written to /dev/log, and each server's log. What they mean is
-# checked by hand and kept in tests/decode/real_lines.jsonl.
+# debootstrap and apt reach a network (the package mirror); the programs run in namespaces of their own, with a loopback
+# alone. Lines are left in FOLDER, build/real_lines: syslog.log as written to /dev/log, and each server's log. What they
+# mean is checked by hand and kept in tests/decode/real_lines.jsonl.
 set -eu
 if [ "${1:-}" != inside ]; then
     cd "$(dirname "$0")/.."
     out=${1:-$PWD/build/real_lines} root=$PWD/build/bare/programs
     [ "$(id -u)" = 0 ] || { echo "namespaces and a Debian need root: sudo sh tools/real_lines.sh" >&2; exit 1; }
+    mirror() {
+        cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -v '^#' | grep -oE "https?://[^ ]*/$1/?( |\$)" |
+            head -n 1
+    }
     if [ ! -d "$root" ]; then
-        rm -rf "$root.new"
+        rm -rf --one-file-system "$root.new"
         mkdir -p "$root.new"
         # shellcheck disable=SC2046 # no word where the host names no mirror
-        debootstrap --variant=minbase --include="python3-minimal,sudo,openssh-server,openssh-client,cron,bsdutils,iproute2,\
-nginx-light,apache2,dnsmasq-base,unbound,bind9,bind9-dnsutils" bookworm "$root.new" $(
-            cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -v '^#' |
-                grep -oE 'https?://[^ ]*/debian/?( |$)' | head -n 1) >/dev/null
+        debootstrap --variant=minbase --include=ca-certificates bookworm "$root.new" $(mirror debian) >/dev/null
+        security=$(mirror debian-security)
+        [ -z "$security" ] || echo "deb $security bookworm-security main" >>"$root.new/etc/apt/sources.list"
+        echo 'exit 101' >"$root.new/usr/sbin/policy-rc.d"
+        chmod 755 "$root.new/usr/sbin/policy-rc.d"
+        cp /etc/resolv.conf "$root.new/etc/resolv.conf"
+        # proftpd and exim will not be installed beside vsftpd and postfix: of them the files alone
+        unshare --mount --fork chroot "$root.new" sh -ec "mount -t proc proc /proc
+            export DEBIAN_FRONTEND=noninteractive
+            apt-get update -qq
+            apt-get install -qq -y --no-install-recommends python3 sudo openssh-server openssh-client cron bsdutils iproute2 \
+                nginx-light apache2 dnsmasq-base unbound bind9 bind9-dnsutils curl openssl login dovecot-imapd dovecot-pop3d \
+                postfix samba samba-vfs-modules smbclient vsftpd openvpn haproxy squid postgresql mariadb-server \
+                redis-server fail2ban chrony procps libidn12 libgnutls-dane0 libhiredis0.14 libmemcachedutil2 libsodium23 \
+                libpcre2-posix3
+            cd /tmp
+            apt-get download -q exim4-daemon-light proftpd-core
+            for package in exim4-daemon-light proftpd-core; do dpkg -x \$package*.deb /aside; done
+            cp -a /aside/usr/sbin/proftpd /usr/sbin/
+            cp -a /aside/usr/lib/proftpd /usr/lib/" >/dev/null
         mv "$root.new" "$root"
     fi
     mkdir -p "$out"
-    cp "$0" "$root/real_lines.sh"
-    unshare --mount --pid --net --uts --fork --kill-child chroot "$root" /bin/sh /real_lines.sh inside
+    cp "$0" tools/real_servers.py tools/real_servers.toml "$root"
+    unshare --mount --pid --net --uts --ipc --fork --kill-child chroot "$root" /bin/sh /real_lines.sh inside
     cp "$root"/lines/*.log "$out"
     exec wc -l "$out"/*.log
 fi
@@ -30,10 +50,14 @@ mount -t tmpfs -o mode=755 dev /dev
 mkdir /dev/pts
 mount -t devpts -o newinstance,ptmxmode=666 devpts /dev/pts
 ln -s pts/ptmx /dev/ptmx
+mkdir -m 1777 /dev/shm
 for node in null:3 zero:5 random:8 urandom:9; do mknod -m 666 "/dev/${node%:*}" c 1 "${node#*:}"; done
 mknod -m 666 /dev/tty c 5 0
 hostname localhost
 ip link set lo up
+ip address add 192.0.2.1 dev lo # the servers of real_servers.toml; who calls them does so from:
+ip address add 198.51.100.7 dev lo
+ip route replace table local local 192.0.2.1 dev lo src 198.51.100.7
 rm -rf /lines
 mkdir -m 777 /lines
 cat >/collect.py <<'END'
@@ -146,4 +170,8 @@ try named -c /b.conf
 for port in 5301 5302 5303; do
     for type in A TYPE65 TYPE1234; do try dig +tries=2 +time=1 -p $port @127.0.0.1 e.example $type; done
 done
+
+# --- servers
+try usermod -s /bin/sh -d /home/kim kim
+python3 /real_servers.py
 sleep 2 # until all is written; what runs ends with this shell, the first process of its namespace

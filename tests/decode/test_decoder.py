@@ -266,7 +266,15 @@ def program_line(program: str, message: str) -> str:
         ("sudo", "  bob : 3 incorrect password attempts ; TTY=pts/0 ; PWD=/a b ; USER=root ; COMMAND=/bin/ls -l",
          {"user": "bob", "reason": "3 incorrect password attempts", "pwd": "/a b", "command": "/bin/ls -l"}),
         ("sudo", "bob : TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/x ; TTY=x ; PWD=/ ; USER=fake ; COMMAND=/bin/true",
-         {"target_user": "root", "command": "/x ; TTY=x ; PWD=/ ; USER=fake ; COMMAND=/bin/true"}),
+         {"target_user": ["root", "fake"],
+          "command": ["/x ; TTY=x ; PWD=/ ; USER=fake ; COMMAND=/bin/true", "/bin/true"]}),
+        ("sudo", "kim : TTY=pts/0 ; PWD=/tmp/x ; USER=nobody ; COMMAND=/bin/true ; USER=root ; COMMAND=/bin/sh -i",
+         {"user": "kim", "target_user": ["nobody", "root"],
+          "command": ["/bin/true ; USER=root ; COMMAND=/bin/sh -i", "/bin/sh -i"]}),
+        ("pkexec", "kim: Executing command [USER=root] [TTY=x] [CWD=/tmp/] [COMMAND=/bin/true] [COMMAND=/bin/sh]",
+         {"target_user": "root", "command": ["/bin/true] [COMMAND=/bin/sh", "/bin/sh"]}),
+        ("doas", "kim ran command /bin/sh as root from /tmp/x as nobody",
+         {"target_user": ["root", "nobody"], "command": ["/bin/sh", "/bin/sh as root from /tmp/x"]}),
         ("sudo", "bob : TTY=pts/0 ; PWD=/ ; USER=root ; ENV=A=b ; COMMAND=/bin/id", {"command": "/bin/id"}),
         ("sudo", "pam_unix(sudo:auth): authentication failure; logname=alice uid=1000 euid=0 tty=/dev/pts/0 "
                  "ruser=alice rhost=  user=alice",
@@ -446,8 +454,51 @@ def test_verbatim(line: bytes, noise: bytes, at: int) -> None:
 
 
 _SAMPLES = {
-    "dovecot": ["pam(a,1.1,<) ", "auth: ", "conn (a): <b>", "sql(a,1", "auth(a): " * 5 + "pam(e,1.1.1.1,"],
-    "smtpd": ["lost connection from a[", "warning: hostname a ", "ABCDEF: client=a[1.1.1.1], sasl_user", "A from "],
+    "dovecot": [
+        "imap-login: Login: user=<",
+        "imap-login: Disconnected: x user=<a>, rip=1.1.1.1, lip=",
+        "imap-login: x: user=<a>, rip=1",
+        "pam(a,1.1.1.1): ",
+        *("pam(a,1.1,<) ", "auth: ", "conn (a): <b>", "sql(a,1", "auth(a): " * 5 + "pam(e,1.1.1.1,"),
+    ],
+    "postfix/cleanup": [
+        "89AF0548B54: reject: header x from a[1.1.1.1]; from=<",
+        "89AF0548B54: to=<a, relay=b[1.1.1.1]:25, ",
+        "89AF0548B54: reject: a from ",
+    ],
+    "exim": [
+        "1xXr50-00000s-1F <= a H=",
+        "1xXr50-00000s-1F => a H=b ",
+        " => ",
+        "1xXr50-00000s-1F <= a H=(b) [1.1.1.1] X=a ",
+    ],
+    "smbd": [" Auth: [a] user [b]\\[c] at ", "a|1.1.1.1|b|c|ok|"],
+    "ovpn-server": ["a/1.1.1.1:1 ", "1.1.1.1:1 TLS: Username/Password authentication x for username 'a' "],
+    "postgres": [
+        "[1] a@b LOG:  ",
+        "[1] a@",
+        '[1] a@b FATAL:  x authentication failed for user "a',
+        "[1] LOG:  execute a: ",
+        '[1] FATAL:  a authentication failed for user "',
+    ],
+    "mysqld": [
+        "Access denied for user 'a'@'1.1.1.1' ",
+        "Aborted connection 1 to db: 'a' user: 'b' host: '1.1.1.1' (",
+        "a,b,1.1.1.1,1,1,CONNECT,,,0",
+        "a,b,1.1.1.1,1,1,QUERY,'a',0",
+        "a,b:,",
+        "a,,,,0",
+    ],
+    "redis": ["id=1 addr=1.1.1.1:1 ", "a addr= ", "x id=1 "],
+    "(squid-1)": ["1.1.1.1 ", "1 1.1.1.1 A_B/200 1 GET x a B_C/- "],
+    "vsftpd": ['[a] OK LOGIN: Client "', '[a] FTP command: Client "1", "', "[a", 'a, "'],
+    "suricata": ["[1:1:1] a ", "[1:1:1] a [**] [Priority: 1] {TCP} 1.1.1.1 -> "],
+    "smtpd": [
+        "89AF0548B54: client=a[1.1.1.1], sasl_username=",
+        "warning: a[1.1.1.1]: SASL x authentication failed: , sasl_username=",
+        "NOQUEUE: reject: a from b[1.1.1.1]: ; from=",
+        *("lost connection from a[", "warning: hostname a ", "ABCDEF: client=a[1.1.1.1], sasl_user", "A from "),
+    ],
     "dropbear": [
         "Exit before auth from <1.1.1.1:1>: (user '",
         "Login attempt for nonexistent user from 1.1.1.1:1 ",
@@ -511,6 +562,31 @@ _SAMPLES = {
     "%SYS-5-CONFIG_I": ["Configured from a by b ", "User:a logged command:"],
     "unknown": ['a="b ', "a='", 'a="\\" ', ",a", "a=b,"],
 }
+
+
+def test_servers_say_what_their_groups_give() -> None:
+    """The fields that a server's row names, without its phrases at hand, are those of their groups."""
+    for name, row in PROGRAMS.items():
+        if isinstance(row.patterns, str):
+            _, *says = row.patterns.split()
+            assert set(says) == {group for pattern in row.compiled for group in pattern.groupindex}, name
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        ("sshd", "a=1 " * 260 + "as 'a' " * 140_000),
+        ("dovecot", "a: a: a: a: a: a: pam(" + f"x,{'1' * 44}" * 22_000 + ",1.1.1.1)"),
+        ("sudo", "a : PWD=/" + " ; USER=a ; COMMAND=b" * 45_000),
+        ("doas", "a ran command b" + " as root from /" * 60_000),
+    ],
+)
+def test_long_lines(program: str, line: str) -> None:
+    """A line of 1 MiB that gives every part of a pattern many places is decided in a second."""
+    raw = program_line(program, line).encode()
+    began = time.process_time()
+    read(raw).fields()
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(("program", "sample"), [(p, s) for p, samples in _SAMPLES.items() for s in samples])

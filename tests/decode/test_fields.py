@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from bench import benign, windows
 from tests.decode import fields_page
+from tests.decode.test_rendered import LINES
 from tests.decode.test_vectors import DATA
 from vedette.decode import access, cisco, fields, peers, syslog
 from vedette.decode.aliases import ALIASES
@@ -143,6 +144,8 @@ SAMPLES: Mapping[str, tuple[str, ...]] = {
         '<Data Name="User"><![CDATA[a&amp;b]]></Data><Data>x</Data><Data Name="Empty"/></EventData></Event>',
         "<Event><System><EventID>4688</EventID></System><Data Name='NewProcessName'>x</Data></Event>",
     ),
+    "snare": tuple(LINES[what] for what in ("4625", "4688", "4104", "Sysmon", "4732")),
+    "eventreporter": (LINES["EventReporter"].partition("EvntSLog: ")[2],),
     "fortinet": ('date=2026-11-20 time=10:00:00 devname="fw" type="traffic" srcip=1.2.3.4 dstip=5.6.7.8 srcport=5',),
     "apache_error": (
         "[Fri Nov 20 10:00:00.250000 2026] [core:error] [pid 7:tid 8] [client 192.0.2.1:555] AH00128: "
@@ -180,6 +183,13 @@ SAMPLES: Mapping[str, tuple[str, ...]] = {
     "opencanary": ('{"logtype":1,"node_id":"x","logdata":{}}',),
     "okta": ('{"eventType":"x","displayMessage":"x","actor":{}}',),
     "suricata": ('{"event_type":"alert","flow_id":1,"timestamp":"t","dest_ip":"1.2.3.4","dest_port":5,"proto":"TCP"}',),
+    "samba_audit": (
+        '{"type":"Authentication","Authentication":{"remoteAddress":"ipv4:192.0.2.1:4","clientAccount":"bob"}}',
+        '{"type":"Authorization","Authorization":{"remoteAddress":"ipv6:2001:db8::9:4","account":"bob"}}',
+    ),
+    "postgresql": (
+        '{"error_severity":"LOG","backend_type":"x","remote_host":"192.0.2.1","remote_port":4,"dbname":"d"}',
+    ),
     "client": (
         '{"remote_ip":"[2001:db8::9]:443","username":"bob"}',
         '{"c":"ACCESS","ctx":"conn7","attr":{"remote":"192.0.2.1:4","principalName":"eve"}}',
@@ -442,7 +452,8 @@ def test_names_that_stand_for_others() -> None:
     """A field that is given for another of the event stands there as one or the other."""
     assert fields.stands_as("deviceAction") == {"deviceAction", "act"}
     assert fields.stands_as("a3") == {"a3"}
-    assert fields.stands_as("ParentImage") == {"ParentImage", "ParentProcessName", "process.parent.executable"}
+    names = {"ParentImage", "ParentProcessName", "Creator Process Name", "process.parent.executable"}
+    assert fields.stands_as("ParentImage") == names
 
 
 def test_the_digest_tells_declarations_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,18 @@ EVENTS: list[dict[str, Any]] = [
     *(event for _, event, _ in SHIPPERS if isinstance(event, dict)),
     {"logtype": 3000, "node_id": "a", "logdata": {"USERNAME": "b"}, "utc_time": "2026-11-20 10:00:00"},
     {"DownstreamStatus": 200, "RequestMethod": "GET", "RequestPath": "/", "ClientHost": "192.0.2.1", "StartUTC": "x"},
+    {
+        "type": "Authentication",
+        "Authentication": {"remoteAddress": "ipv4:192.0.2.1:5", "clientAccount": "a", "account": "b"},
+    },
+    {
+        "error_severity": "LOG",
+        "backend_type": "x",
+        "remote_host": "192.0.2.1",
+        "remote_port": 5,
+        "dbname": "a",
+        "user": "b",
+    },
     {"remote_ip": "192.0.2.1", "username": "kim", "time": "2026-11-20T10:00:00Z"},
     {"attr": {"remote": "192.0.2.1:5", "client": "x"}, "ctx": "conn1", "t": {"$date": "2026-11-20T10:00:00Z"}},
     {"event": {"code": 1, "provider": "x", "module": "sysmon"}, "host": {"os": {"type": "windows", "family": "x"}}},

@@ -99,6 +99,17 @@ def test_a_clients_name_does_not_pose(codec: str, stamp: str) -> None:
         ("roundcube", "[20-Nov-2025 21:00:00 +0100]: <s1> IMAP Error: Login failed for bob from 203.0.113.9. NO (0)", 0,
          {"user": "bob", "src_ip": "203.0.113.9"}),
         ("mosquitto", OPENED, None, {"src_ip": "203.0.113.9"}),
+        ("dovecot", "Nov 20 20:00:00 imap-login: Info: Login: user=<bob>, rip=203.0.113.9, lip=192.0.2.1", 0,
+         {"user": "bob", "src_ip": "203.0.113.9", "action": "Login"}),
+        ("exim", "2025-11-20 20:00:00 1xXr50-00000s-1F <= a@b.example H=(c) [203.0.113.9] P=esmtpa A=plain:bob S=9", 0,
+         {"user": "bob", "src_ip": "203.0.113.9"}),
+        ("squid", "1763668800.250     24 203.0.113.9 TCP_DENIED/407 9 GET http://e.example/ bob HIER_NONE/- text/html",
+         250_000, {"user": "bob", "src_ip": "203.0.113.9", "c-uri": "http://e.example/"}),
+        ("postgres", '2025-11-20 20:00:00.250 UTC [70] bob@d FATAL:  password authentication failed for user "bob"',
+         250_000, {"user": "bob", "database": "d"}),
+        ("mysqld", "2025-11-20T20:00:00.250000Z 7 [Note] [MY-010926] [Server] Access denied for user "
+         "'bob'@'203.0.113.9' (using password: YES)", 250_000, {"user": "bob", "src_ip": "203.0.113.9"}),
+        ("redis", "7:M 20 Nov 2025 20:00:00.250 - Accepted 203.0.113.9:4711", 250_000, {"src_ip": "203.0.113.9"}),
     ],
 )  # fmt: skip
 def test_daemons(codec: str, line: str, at: int | None, fields: dict[str, str]) -> None:

@@ -117,7 +117,7 @@ LINES = [
     (HEAD + f"mysqld[7]: 2026-11-20T10:00:00.1Z 7 [Note] [MY-010926] [Server] Access denied for user 'eve'@'{IP}' (x)",
      IP, "eve"),
     (HEAD + f'postgres[7]: [1-1] FATAL:  no pg_hba.conf entry for host "{IP}", user "eve", database "d", no encryption',
-     ABSENT, ABSENT),
+     IP, "eve"),
     (HEAD + 'postgres[7]: [1-1] FATAL:  password authentication failed for user "eve"', ABSENT, "eve"),
     (f"2026-11-20T10:00:00.1+0000 I ACCESS [conn7] SCRAM-SHA-1 authentication failed for eve on admin from client "
      f"{IP}:45602 ; UserNotFound", IP, ABSENT),
@@ -327,7 +327,7 @@ FORGED = [
     ("asterisk: Request from 'a' failed for '1.2.3.4:5' (callid: x' failed for '6.6.6.6') - No", _NONE),
     ("sogod: SOGoRootPage Login from '6.6.6.6, 1.2.3.4' for user 'x' might not have worked", _NONE),
     ("sogod: SOGoRootPage Login from '1.2.3.4, 10.0.0.1' for user 'x' might not have worked", {**_REAL, "user": "x"}),
-    ("mysqld: Access denied for user 'x'@'6.6.6.6' y'@'1.2.3.4' (using password: YES)", _NONE),
+    ("mysqld: Access denied for user 'x'@'6.6.6.6' y'@'1.2.3.4' (using password: YES)", {"src_ip": "1.2.3.4"}),
     ("smbd: Auth: user [D]\\[x] status [a] remote host [ipv4:1.2.3.4:5] mapped to [D]\\[x remote host [ipv4:6.6.6.6:1]",
      _NONE),
     ("app: [ip=1.2.3.4;ua=x;oip=6.6.6.6;] account - authentication failed for [x]", _REAL),

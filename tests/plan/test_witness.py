@@ -66,6 +66,8 @@ EXAMPLES = {
     "opencanary": [{"logtype": 1, "node_id": "x", "logdata": {}}],
     "okta": [{"eventType": "x", "displayMessage": "x", "actor": {}}],
     "suricata": [{"event_type": "x", "flow_id": 1, "timestamp": "x"}],
+    "samba_audit": [{"type": "Authentication", "Authentication": {}}],
+    "postgresql": [{"error_severity": "LOG", "backend_type": "x"}],
     "client": [{"remote_ip": "x", "srcip": "x"}, {"attr": {"remote": "x"}, "ctx": "conn1"}],
 }  # fmt: skip
 

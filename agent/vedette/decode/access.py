@@ -83,6 +83,7 @@ REQUEST = {
 }
 """All that ``request_fields`` gives, as parts of the request."""
 GIVES = Gives("its time and quote", named(sorted(NAMES)))
+PROXY_GIVES = Gives("", (*GIVES.fields, *named(["c-uri", "action"])))
 
 
 def looks_like(raw: bytes) -> bool:
@@ -98,32 +99,33 @@ def read(message: str) -> dict[str, str]:
     line = next((line for pattern in (_LINE, _TLS, _HAPROXY) if (line := pattern.match(message))), None)
     if line is None:
         return {}
-    return _named(line.groupdict()) | request_fields(line["request"])
+    return as_fields(line.groupdict()) | request_fields(line["request"])
 
 
 def request_fields(request: str) -> dict[str, str]:
     """The fields of a request's first line: ``cs-request``, and its parts where it has them."""
-    fields = _named({"request": request})
+    fields = as_fields({"request": request})
     method, _, rest = request.partition(" ")
     target = rest.strip(" ")
     before, _, version = target.rpartition(" ")
     if _VERSION.fullmatch(version):
         target = before.rstrip(" ")
-    elif target[:1] == "/" or _ORIGIN.match(target):
+    elif target[:1] == "/" or method == "CONNECT" or _ORIGIN.match(target):
         version = ""
     else:
         return fields
     if not target or not _METHOD.fullmatch(method):
         return fields
-    return fields | _named({"method": method, "uri": target, "version": version}) | uri_fields(target)
+    return fields | as_fields({"method": method, "uri": target, "version": version}) | uri_fields(target)
 
 
 def uri_fields(uri: str) -> dict[str, str]:
     """The path of a URI, and its query where it has any."""
     origin = _ORIGIN.match(uri)
     stem = (uri[origin.end() :] if origin else uri).partition("#")[0].partition("?")[0]
-    return _named({"stem": stem, "query": uri.partition("?")[2]})
+    return as_fields({"stem": stem, "query": uri.partition("?")[2]})
 
 
-def _named(groups: Mapping[str, str | None]) -> dict[str, str]:
+def as_fields(groups: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the parts of a line (keys of ``_NAMES``) under the names that they have as fields."""
     return {name: value for group, value in groups.items() if value and value != "-" for name in _NAMES.get(group, ())}

@@ -62,7 +62,10 @@ def kind_of(raw: bytes) -> Kind:
     return Kind.DAEMON if ownlog.program_of(raw) else Kind.SYSLOG
 
 
-DAEMONS = ("asterisk", "fail2ban", "mosquitto", "named", "openvpn", "proftpd", "roundcube", "vsftpd")
+DAEMONS = (
+    *("asterisk", "dovecot", "exim", "fail2ban", "mosquitto", "mysqld", "named", "openvpn", "postgres", "proftpd"),
+    *("redis", "roundcube", "squid", "vsftpd"),
+)
 """Programs whose own log files have a codec of their name."""
 
 

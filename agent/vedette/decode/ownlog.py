@@ -5,7 +5,7 @@ r"""A daemon's own log file: each line a time, then the daemon's words; no host,
 * seconds since 1970, as mosquitto writes by default: ``1763672400: New connection from …``
 * ISO: ``2025-11-20 20:00:00,123``, with ``T``, a fraction, an offset where there is one
 * ``[Thu ]Nov 20 20:00:00[ 2025]``, the year inferred as in a syslog header where it is missing
-* ``20-Nov-2025 20:00:00.123[ +0100]``
+* ``20-Nov-2025 20:00:00.123[ +0100]``; ``7:M 20 Nov 2025 20:00:00.123``, as Redis writes
 
 Who wrote a line is what the input's ``format`` says; ``program_of`` tells it from the line itself, where the words are
 one daemon's alone. All that follows the time is message: words that look like a host and a ``TAG[PID]:`` may be a
@@ -23,9 +23,9 @@ from vedette.model.times import HOUR, bsd_time, dated, iso_time
 _ISO = rb"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[+-]\d\d:?\d\d)?"
 _CLOCK = rb"\d\d:\d\d:\d\d(?:\.\d+)?"
 _TIME = re.compile(
-    rb"\[?(?:(?P<epoch>\d{10})(?:\.\d+)?|(?P<iso>" + _ISO + rb")"
+    rb"(?:\d{1,10}:[CMSX] )?\[?(?:(?P<epoch>\d{10})(?:\.(?P<part>\d+))?|(?P<iso>" + _ISO + rb")"
     rb"|(?:[A-Z][a-z]{2} )?(?P<stamp>[A-Z][a-z]{2} [ \d]\d " + _CLOCK + rb")(?: (?P<year>(?:19|20)\d\d)(?=[\]: ]))?"
-    rb"|(?P<date>\d\d-[A-Z][a-z]{2}-\d{4} " + _CLOCK + rb")(?: (?P<zone>[+-]\d{4}))?"
+    rb"|(?P<date>\d\d[ -][A-Z][a-z]{2}[ -]\d{4} " + _CLOCK + rb")(?: (?P<zone>[+-]\d{4}))?"
     rb")\]?:?(?: +|\r?\n?\Z)"
 )
 
@@ -35,9 +35,14 @@ BY_WORDS = {
         rb"|Client .{1,512}? (?:disconnected|closed its connection|already connected, closing|has exceeded timeout)"
         rb"|Denied (?:PUBLISH|SUBSCRIBE) from |(?:Socket error|Bad socket read/write) on client "
         rb"|mosquitto version \S{1,64} (?:starting|running|terminating))"
-    )
+    ),
+    "vsftpd": re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4} \[pid \d{1,10}\]\s.{1,600}?: Client \""),
+    "fail2ban": re.compile(rb"\d{4}-\d\d-\d\d [\d:,]{12} fail2ban\.\w{1,32} {1,32}\[\d{1,10}\]:\s"),
+    "squid": re.compile(
+        rb"\d{10}\.\d{3} {1,16}\d{1,10} [0-9A-Fa-f.:]{2,45}\s[A-Z_]{3,32}/\d{3} \d{1,20} .{1,65536} HIER_"
+    ),
 }
-"""Programs (keys of ``PROGRAMS``) whose lines are recognized by their words."""
+"""Programs (keys of ``PROGRAMS``) whose lines are recognized by their words; some of these stand in each."""
 
 
 def program_of(raw: bytes) -> str:
@@ -59,11 +64,11 @@ def header(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Head
 def _time(match: re.Match[bytes], received_at: int, zone: tzinfo | None) -> int | None:
     epoch, iso, stamp, year, date, offset = match.group("epoch", "iso", "stamp", "year", "date", "zone")
     if epoch is not None:
-        return int(epoch) * 1_000_000
+        return int(epoch) * 1_000_000 + int((match["part"] or b"")[:6].ljust(6, b"0"))
     if iso is not None:
         return iso_time(iso.decode(), zone)
     if date is not None:
-        day, month, rest = date.split(b"-", 2)
+        day, month, rest = re.split(rb"[ -]", date, maxsplit=2)
         year, _, clock = rest.partition(b" ")
     else:
         month = stamp[:3]

@@ -185,11 +185,11 @@ FORMS = (
         r"(?>.*? failed for ')(?:.* failed for '|"
         r"\[?(?P<src_ip>[\d.]{7,15}|[0-9A-Fa-f:.]{2,45}(?=[\]']))\]?(?::(?P<src_port>\d{1,5}))?')",
     ),
-    # Exim: H=NAME (HELO) [IP]:PORT I=[OURS]; the HELO may hold an address, and so may what follows
+    # Exim: H=NAME (HELO) [IP]:PORT I=[OURS]; the HELO may hold an address, and so may what follows. Or it delivers
     (
         "H=",
-        rf"(?:.{{0,512}}? )?H=(?:[^\s(\[]{{1,255}} )?(?:\((?>[^\s()]{{0,255}}(?:\(\))?)\) )?\[{_IP}\]"
-        r"(?::(?P<src_port>\d{1,5}))?",
+        rf"(?:[^<]{{0,96}} )?(?:[=*-]>|>>|==|\*\*) |(?:.{{0,512}}? )?H=(?:[^\s(\[]{{1,255}} )?"
+        rf"(?:\((?>[^\s()]{{0,255}}(?:\(\))?)\) )?\[{_IP}\](?::(?P<src_port>\d{{1,5}}))?+(?!:? [A-Z][A-Za-z]* [a-z])",
     ),
     (
         _FORM_ALONE,

@@ -1,4 +1,4 @@
-"""Phrases of well-known programs: the patterns of their messages, by program.
+"""Phrases of the programs of a Linux host: the patterns of their messages, by program. ``servers.py`` has others'.
 
 Each is matched where the message begins; its named groups are fields, cut out as they stand. ``user`` acts (or tries to
 log in), ``target_user`` is acted on, ``src_ip``/``src_port`` is the peer, ``command`` what is run.
@@ -9,8 +9,6 @@ name cannot pose as the peer; where what tells the peer may stand twice, it give
 """
 
 from __future__ import annotations
-
-from vedette.decode.access import CLIENT
 
 _IP = r"(?P<src_ip>[0-9A-Fa-f:.%\w-]{1,255})"
 _ADDRESS = r"(?P<src_ip>(?=[0-9A-Fa-f]*[.:])[0-9A-Fa-f:.]{2,45}(?<!:))"
@@ -34,6 +32,10 @@ PAM = (
     _PAM_HEAD + r"auth could not identify password for \[(?P<user>[^\]]*)\]",
     _PAM_HEAD + r"Consecutive login failures for user (?P<user>\S+) account temporarily locked",
     _PAM_HEAD + r"password changed for (?P<user>\S+)",
+    _PAM_HEAD + r"(?P<action>Refused) user (?P<user>.*) for service \S+",
+    _PAM_HEAD
+    + r"(?P<action>access denied) for user `(?P<user>.*)' from `(?:(?P<src_ip>[\d.]{7,15}|[0-9A-Fa-f:]{3,45})|.*)'$",
+    _PAM_HEAD + r'requirement "(?P<reason>.*)" (?P<action>not met|was met) by user "(?P<user>.*)"',
     _PAM_HEAD + r"(?P<action>account|password) (?:expired|has expired) for user (?P<user>\S+)",
     _PAM_HEAD,
     r"session (?P<action>opened|closed) for user (?P<user>\S+)" + _BY,
@@ -84,17 +86,20 @@ SSHD = (
 _BY_USER = r"\s*(?P<user>[^\s:][^:]{0,255}?) : {1,2}"
 _PART = r"(?:HOST|TTY|CHROOT|[CP]WD|USER|GROUP|TSID|ENV|COMMAND)="
 _NEXT = rf"(?: ;(?: (?={_PART})| ?$)|$)"
+SUDO_REST = (
+    rf"(?:USER=(?>(?P<target_user>.*?){_NEXT}))?"
+    rf"(?:GROUP=(?>(?P<target_group>.*?){_NEXT}))?(?:TSID=\S+{_NEXT})?"
+    r"(?:ENV=(?>(?P<environment>.*?)(?: ; (?=COMMAND=)|$)))?"
+    r"(?:COMMAND=(?P<command>[^ ]*(?: (?!; (?:SIGNAL=\w{1,16}(?: ; EXIT=\d{1,10})?|EXIT=\d{1,10})$)[^ ]*)*)"
+    r"(?: ; SIGNAL=(?P<signal>\w+))?(?: ; EXIT=(?P<exit>\d+))?)?"
+)
 SUDO = (
     # A piece may hold any text, as it is the user's.
     rf"{_BY_USER}\(command continued\) (?P<command>.*)",
     # Each part may be missing, also COMMAND, in the first piece of a record that is cut.
     rf"{_BY_USER}(?:(?!{_PART})(?>(?P<reason>.*?) ; (?={_PART})))?(?={_PART})"
     rf"(?:HOST=\S+{_NEXT})?(?:TTY=(?P<tty>\S+){_NEXT})?(?:CHROOT=(?>(?P<chroot>.*?){_NEXT}))?"
-    rf"(?:[CP]WD=(?>(?P<pwd>.*?)(?: ; (?=USER=)|$)))?(?:USER=(?>(?P<target_user>.*?){_NEXT}))?"
-    rf"(?:GROUP=(?>(?P<target_group>.*?){_NEXT}))?(?:TSID=\S+{_NEXT})?"
-    r"(?:ENV=(?>(?P<environment>.*?)(?: ; (?=COMMAND=)|$)))?"
-    r"(?:COMMAND=(?P<command>[^ ]*(?: (?!; (?:SIGNAL=\w{1,16}(?: ; EXIT=\d{1,10})?|EXIT=\d{1,10})$)[^ ]*)*)"
-    r"(?: ; SIGNAL=(?P<signal>\w+))?(?: ; EXIT=(?P<exit>\d+))?)?",
+    rf"(?:[CP]WD=(?>(?P<pwd>.*?)(?: ; (?=USER=)|$)))?{SUDO_REST}",
     rf"{_BY_USER}(?P<reason>.*)",
     *PAM,
 )
@@ -103,11 +108,6 @@ PKEXEC = (
     r"(?P<user>[^\s:]+): (?>(?P<reason>.*?) \[USER=)(?P<target_user>[^\]]*)\] \[TTY=(?P<tty>[^\]]*)\] "
     r"\[CWD=(?>(?P<pwd>.*?)\] \[COMMAND=)(?P<command>.*)\]",
     *PAM,
-)
-POLKITD = (
-    r"Operator of (?P<session>\S+) (?P<result>successfully authenticated|FAILED to authenticate) "
-    r"(?:as unix-user:(?P<target_user>\S+) )?(?>to gain .*?for action )(?P<action>\S++).*\(owned by unix-user:"
-    r"(?P<user>[^()]*)\)",
 )
 DOAS = (
     r"(?P<user>\S+) ran command (?P<command>.*) as (?P<target_user>\S+)(?: from (?P<pwd>.*))?",
@@ -131,34 +131,6 @@ CRON = (
     *PAM,
 )
 
-ACCOUNTS = (
-    r"new user: name=(?P<user>[^,]*), (?i:UID=(?P<uid>\d+), GID=(?P<gid>\d+)), "
-    r"home=(?P<home>[^,]*), shell=(?P<shell>[^,\s]*)",
-    r"failed adding user '(?P<user>[^']*)'",
-    r"(?:new group|group added to \S+): name=(?P<group>[^,\s]*)",
-    r"group changed in \S+ \(group (?P<group>[^\s/,)]+)(?:/\d+)?(?:, new (?P<attribute>\w+): (?P<new>[^)]*))?",
-    r"(?P<action>add|delete) '(?P<user>[^']*)' (?:to|from) (?:shadow )?group '(?P<group>[^']*)'",
-    r"user (?P<user>\S+) (?P<action>added|removed) by (?P<by_user>\S+) (?:to|from) group (?P<group>\S+)",
-    r"(?P<by_user>\S+) failed to (?P<action>add|remove) user (?P<user>\S+) (?:to|from) group (?P<group>\S+)",
-    r"(?P<attribute>administrators|members|password|access) (?:of|to) group (?P<group>\S+) "
-    r"(?P<action>set|removed|changed|restricted) by (?P<by_user>\S+)(?: to (?P<new>\S*))?",
-    r"(?P<action>change|lock|unlock) user '(?P<user>[^']*)' (?P<attribute>\w+)"
-    r"(?: from '(?P<old>[^']*)' to '(?P<new>[^']*)')?",
-    r"(?P<action>change) (?:(?P<attribute>user name|admin) )?'(?P<user>[^']*)' to '(?P<new>[^']*)'"
-    r"(?: in (?:shadow )?group '(?P<group>[^']*)')?",
-    r"(?P<action>change)d user '(?P<user>[^']*)' (?P<attribute>information|shell)(?: to '(?P<new>[^']*)')?",
-    r"(?P<action>change)d (?P<attribute>password expiry) for (?P<user>\S+)",
-    r"(?P<action>delete) user '(?P<user>[^']*)'",
-    r"(?P<action>delete|remove)d? (?:shadow )?group '(?P<group>[^']*)'(?: owned by '(?P<user>[^']*)')?",
-    r"change group '(?P<group>[^']*)'",
-    r"group '(?P<group>[^']*)' (?P<action>removed)",
-    r"password for '?(?P<user>[^\s']+)'? changed by '?(?P<by_user>[^\s']+)'?",
-    r"user '(?P<user>[^']*)' \(login '[^']*' on (?P<tty>[^)]*)\) (?P<action>switched|returned) to "
-    r"group '(?P<group>[^']*)'",
-    r"(?P<reason>Invalid password) for group '(?P<group>[^']*)' from '(?P<user>[^']*)'",
-    *PAM,
-)
-
 _STAMP = r"(?:\[ *\d+\.\d+\] )?"
 KERNEL = (
     _STAMP + r"(?P<process>[^\s\[]{1,64})\[(?P<process_id>\d+)\]:? (?P<fault>segfault|trap \S+|general protection)",
@@ -167,6 +139,7 @@ KERNEL = (
     _STAMP + r"(?P<device>[^\s:]{1,64}): (?P<action>entered|left) promiscuous mode",
     _STAMP + r"(?P<module>[^\s:]{1,64}): (?:loading out-of-tree module taints kernel|module verification failed)",
     _STAMP + r"usb (?P<device>[\d.-]+): (?P<action>New USB device found|USB disconnect)",
+    _STAMP + r"\[UFW (?P<action>[A-Z ]{1,32})\] ",
 )
 NETFILTER = {"SRC": "src_ip", "DST": "dst_ip", "SPT": "src_port", "DPT": "dst_port", "PROTO": "protocol"}
 
@@ -190,100 +163,3 @@ SYSTEMD = (
     r"(?P<user>.*?)\.?$",
     *PAM,
 )
-
-_TIME = r"(?:\d{10}: )?"
-_DENIED = r" \(d\d, q\d, r\d, m\d+, '"
-MOSQUITTO = (
-    _TIME + r"New client connected from (?P<src_ip>\S+):(?P<src_port>\d+) as "
-    r"(?>(?P<client_id>.*) \(p)\d, c\d, k\d+(?:, u'(?P<user>.*)')?\)",
-    _TIME + r"New connection from (?P<src_ip>\S+):(?P<src_port>\d+) on port (?P<dst_port>\d+)",
-    rf"{_TIME}Denied (?P<action>PUBLISH|SUBSCRIBE) from "
-    rf"(?:(?>(?P<client_id>.*?){_DENIED})(?!.*{_DENIED})(?P<topic>.*)',)?",
-    _TIME + r"Client (?!(?>.*? disconnected).* disconnected)"
-    r"(?>(?P<client_id>.*?)(?: \[(?P<src_ip>[^\]\s]+):(?P<src_port>\d+)\])? disconnected)(?:, (?P<reason>.*))?",
-    _TIME + r"(?:Socket error on client|Bad socket read/write on client) (?P<client_id>[^\s,:]+)",
-    _TIME + r"Client (?P<client_id>.*) "
-    r"(?:already connected, closing old connection|closed its connection|has exceeded timeout)",
-)
-DNSMASQ = (r"(?:\d+ \S+ )?(?:query|auth)\[(?P<record_type>[^\]]+)\] (?P<query>.*) from (?P<src_ip>\S+)",)
-PDNS = (
-    r"(?:TCP )?Remote (?:\S+<-)?(?P<src_ip>[0-9A-Fa-f:.]{2,45}) wants '(?P<query>.*)\|(?P<record_type>[^|']*)', do",
-    r"(?:\d+ )?\[[\d/]+\] (?:TCP )?question for '(?P<query>.*)\|(?P<record_type>[^|']*)' from "
-    r"\[?(?P<src_ip>[0-9A-Fa-f:.]{2,45}?)(?:\]?:\d+)?(?= |$)",
-)
-UNBOUND = (
-    r"(?:\[[\d:]+\] )?info: (?:(?:query|reply): |\S+ \w+ )?(?P<src_ip>[0-9A-Fa-f:.]{2,45})(?:@\d+)? "
-    r"(?P<query>\S+?)\.? (?P<record_type>\S+) (?:IN|CH|HS|ANY|CLASS\d+)(?= |$)",
-)
-VSFTPD = (
-    r"(?!.*: Client \".*: Client \")(?:\[pid \d+\] )?\[(?P<user>.*?)\] (?P<result>OK|FAIL) (?P<action>[A-Z ]+): "
-    r"Client \"(?P<src_ip>[^\"]*)\"",
-    r"(?:\[pid \d+\] )?CONNECT: Client \"(?P<src_ip>[^\"]*)\"",
-)
-NGINX = (r"(?:[\d/]{10} [\d:]{8} )?\[(?P<level>\w+)\] \d+#\d+: (?>.*?, client: )(?P<src_ip>[^,\s]++)(?!.*, client: )",)
-APACHE = (rf"(?>.*?\[(?:client|remote) ){CLIENT}\]",)
-NAMED = (
-    r"(?:[\w-]{1,32}: )?(?:\w{1,16}: )?client (?:@\S+ )?(?P<src_ip>[^\s#]+)#(?P<src_port>\d+)"
-    r"(?: \((?P<query>(?:[^)\\]|\\.)*+)\))?: (?:view \S+: )?(?:query: \S+ \S+ (?P<record_type>\S+))?",
-)
-_DROPBEAR_PEER = r"from <?\[?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]?:(?P<src_port>\d{1,5})"
-DROPBEAR = (
-    rf"Exit before auth {_DROPBEAR_PEER}>: (?:\(user '(?P<user>.*)', \d+ fails\): )?(?P<reason>.*)",
-    rf"(?P<reason>[Ll]ogin attempt (?:for nonexistent|with wrong|for disallowed) user)(?: '?(?P<user>.*?)'?)? "
-    rf"{_DROPBEAR_PEER}\s*$",
-    rf"(?:[Bb]ad (?:PAM )?password attempt|(?:PAM )?[Pp]assword auth succeeded) for '(?P<user>.*)' {_DROPBEAR_PEER}",
-    rf"Pubkey auth succeeded for '(?P<user>.*)' with (?P<key_type>\S+) key (?P<key_fingerprint>\S+) {_DROPBEAR_PEER}",
-    rf"(?:Child connection|Exit \((?P<user>.*)\)) {_DROPBEAR_PEER}",
-)
-
-_FTP_PEER = r"(?:\S{1,255} proftpd\[\d{1,10}\] )?\S{1,255} \([^\[()]{0,255}\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]\)"
-PROFTPD = (
-    _FTP_PEER + r"(?: -|:) USER (?P<user>.*?)(?: \(Login failed\)|: no such user found|: Login successful)",
-    _FTP_PEER + r"(?: -|:) (?P<reason>SECURITY VIOLATION|Maximum login attempts)",
-    _FTP_PEER,
-)
-POSTFIX = (
-    r"warning: hostname (?P<src_host>\S{1,255}) does not resolve to address (?P<src_ip>[0-9A-Fa-f.:]{2,45}?)(?:: |$)",
-    r"warning: (?P<src_ip>[0-9A-Fa-f.:]{2,45}): (?:hostname (?P<src_host>\S{1,255}) |address not listed)",
-    r"(?:warning: |\w{5,20}: client=|[A-Z ]{3,24} )?(?:[^\[\]<>\"']{0,80}? (?:from|for) )?"
-    r"(?P<src_host>[^\s\[]{1,255})?\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\](?::\d+)?(?:: SASL (?P<auth_method>\S+) "
-    r"authentication failed)?(?:.{0,512}?, sasl_username=(?P<user>\S{1,256}))?",
-)
-SENDMAIL = (
-    r"\w{6,20}: to=(?>.*?relay=)[^\s,\[]{0,255} ?\[(?:IPv6:)?(?P<dst_ip>[0-9A-Fa-f.:]{2,45})\](?!.*relay=)",
-    r"\w{6,20}: to=",
-    r"(?>.*?relay=)(?P<src_host>[^\s,\[]{0,255}) ?\[(?:IPv6:)?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\](?!.*relay=)",
-    r"(?>.*?relay=)",
-    r"(?>[^\[<@]{0,512})\[(?:IPv6:)?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]",
-)
-_WHOSE = r",[0-9A-Fa-f.:]{2,45}(?:,<[^)>]{0,64}>)?\)"
-DOVECOT = (
-    # DATABASE(USER,IP[,<SESSION>]): behind the names of processes
-    r"(?:(?:conn |Info|Error|Warning|[a-z][\w:-]{0,32})(?: ?\([^()]{0,128}\))?(?:<[^>]{0,64}>)?(?:: | )){0,6}"
-    r"(?:pam|sql|ldap|passwd-file|passwd|shadow|static|lua|oauth2|checkpassword|bsdauth|dict|imap|policy|passdb|userdb)"
-    rf"\((?:(?>.*?{_WHOSE}).*{_WHOSE}:|(?P<user>[^,()]{{1,256}}),(?P<src_ip>[0-9A-Fa-f.:]{{2,45}})(?:,[^)]{{0,128}})?\))",
-)
-COURIER = (
-    r"LOGIN FAILED, (?:method=\S+, )?user=(?P<user>.*), ip=\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]",
-    r"error,relay=(?P<src_ip>[0-9A-Fa-f.:]{2,45}),",
-)
-_FAILED = r"(?:[Ii]nvalid|[Nn]on-existent|[Ff]ailed) login (?:as|for) (?P<user>.*) from (?P<src_ip>[0-9A-Fa-f.:]{2,45})"
-WEBMIN = (_FAILED,)
-_CUBE = r"[0-9A-Fa-f:.]{2,45}(?<!\.)"
-_CUBE_END = r"(?=\(X-|\. [A-Z]| in session|\s*$)"
-ROUNDCUBE = (
-    r"(?:<\w+> )?(?:IMAP Error: )?(?:Login failed|Failed login|FAILED login) for "
-    rf"(?>(?P<user>.*?) from (?P<src_ip>{_CUBE}){_CUBE_END})(?!.* from {_CUBE}{_CUBE_END})",
-)
-FAIL2BAN = (
-    r"(?:fail2ban\.\S+ +(?:\[\d+\])?: )?(?:[A-Z]{4,8} +)?\[(?P<jail>[^\]]{1,64})\] "
-    r"(?P<action>Ban|Unban|Found|(?:Restore|Increase) Ban) (?P<src_ip>\S{2,45})",
-)
-OPENVPN = (r"(?:us=\d{1,6} )?(?:TLS: )?(?P<src_ip>[0-9.]{7,15}|\[[0-9A-Fa-f:]{2,45}\]):(?P<src_port>\d{1,5}) ",)
-HAPROXY = (r"(?P<src_ip>[0-9A-Fa-f.:]{2,45}):(?P<src_port>\d{1,5}) \[",)
-SLAPD = (r"conn=\d+ fd=\d+ ACCEPT from IP=(?P<src_ip>[0-9.]{7,15}|\[[0-9A-Fa-f:]{2,45}\]):(?P<src_port>\d{1,5})",)
-SUHOSIN = (r"ALERT - (?P<reason>.*) \(attacker '(?P<src_ip>[^']{2,45})'",)
-CYRUS = (
-    r"(?:badlogin|login): (?P<src_host>[^\s\[]{0,255}) ?\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\] (?P<auth_method>\S{1,32})",
-)
-DANTE = (r"info: \w+\(\d+\): tcp/accept \]: (?P<src_ip>\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})\.(?P<src_port>\d{1,5}) ",)

@@ -1,22 +1,22 @@
 """Well-known programs: from a syslog program's name to its log sources and the fields of its messages.
 
-A table: one row per program. ``patterns`` (``phrases.py``) are tried in order at the start of the message; the named
-groups of the first that fits become fields. A row with ``pairs`` gives the message's ``key=value`` pairs as well;
-``names`` adds a generic name to a pair.
+A table: one row per program. ``patterns`` (``phrases.py``, of servers ``formats/servers.py``) are tried in order at the
+start of the message; the named groups of the first that fits become fields. A row with ``pairs`` gives the message's
+``key=value`` pairs as well; ``names`` adds a generic name to a pair.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from vedette.decode import access, cisco, peers, phrases
 from vedette.decode.formats import auditd
-from vedette.decode.formats.base import NOWHERE, Field, Gives, Provenance, named, renamed, source
+from vedette.decode.formats.base import NOWHERE, Field, Gives, Provenance, late, named, renamed, source
 from vedette.decode.syslog import add
 from vedette.model.event import Source
 
@@ -24,6 +24,7 @@ Fields = dict[str, str | list[str]]
 
 
 _NOTHING = Gives("")
+_servers = late("servers", "phrases")
 _GROUP = re.compile(r"\(\?P<(\w+)>")
 
 
@@ -39,7 +40,8 @@ class Program:
 
     source: Source = NOWHERE
     """The log sources that its messages belong to."""
-    patterns: tuple[str, ...] = ()
+    patterns: tuple[str, ...] | str = ()
+    """Of a server their name in ``formats/servers.py``, and the fields that their groups give."""
     pairs: bool = True
     names: Mapping[str, str] = field(default_factory=dict)
     reader: Callable[[str], dict[str, Any]] | None = None
@@ -52,12 +54,16 @@ class Program:
     def compiled(self) -> tuple[re.Pattern[str], ...]:
         """The patterns, compiled with the program's first message: all rows together take as long as a tenth of the
         agent's start."""
-        return tuple(re.compile(pattern, re.S) for pattern in self.patterns)
+        patterns = self.patterns
+        texts = patterns if isinstance(patterns, tuple) else _servers(patterns.split()[0])
+        return tuple(re.compile(pattern, re.S) for pattern in texts)
 
     @property
     def gives(self) -> Gives:
         """The fields that ``read`` gives: the groups of the patterns, pairs and their further names."""
-        own: list[Field] = [*named(chain.from_iterable(map(_GROUP.findall, self.patterns)))]
+        patterns = self.patterns
+        names = patterns.split()[1:] if isinstance(patterns, str) else _GROUP.findall("".join(patterns))
+        own: list[Field] = [*named(names)]
         if self.pairs:
             own += [*named(_GROUP.findall("".join(phrases.PAM))), *renamed(self.names, how=Provenance.VERBATIM)]
         own += self.reads.fields
@@ -125,9 +131,13 @@ def key_values(message: str, but: Sequence[tuple[int, int]] = ()) -> Fields:
     ``but``: where none begins.
     """
     fields: Fields = {}
+    spans = iter(sorted(but))
+    begin, until = next(spans, (len(message), 0)), 0
     for match in islice(_PAIR.finditer(message), _MAX_PAIRS):
         name, value = match.groups()
-        if but and any(start <= match.start() < end for start, end in but):
+        while begin[0] <= match.start():
+            begin, until = next(spans, (len(message), 0)), max(until, begin[1])
+        if match.start() < until:
             continue
         if len(value) > 1 and value[0] in "\"'" and value[0] == value[-1]:
             value = value[1:-1]
@@ -145,14 +155,19 @@ MAX_KEPT = 256
 
 
 def program_name(app: str) -> str:
-    """The key of ``app`` in ``PROGRAMS``: ``cron`` of ``/usr/sbin/CRON``, ``sshd`` of ``sshd(pam_unix)``."""
+    """The key of ``app`` in ``PROGRAMS``: ``cron`` of ``/usr/sbin/CRON``, ``sshd`` of ``sshd(pam_unix)``, ``postfix``
+    of ``postfix/qmgr``."""
     return _remembered(app) if len(app) <= MAX_KEPT else _program_name(app)
 
 
 def _program_name(app: str) -> str:
     if app.startswith("%"):
         return cisco.program_key(app)
-    name = app.partition("(")[0].rpartition("/")[2].lower()
+    if app.startswith("(") and app.endswith(")"):  # as squid's parts call themselves
+        app = app[1:-1].rstrip("0123456789").rstrip("-")
+    head, _, name = app.partition("(")[0].lower().rpartition("/")
+    if name not in PROGRAMS and head.partition("/")[0] in PROGRAMS:
+        return head.partition("/")[0]
     return name[1:-1] if name.startswith("[") and name.endswith("]") else name
 
 
@@ -162,6 +177,7 @@ _remembered = lru_cache(maxsize=4096)(_program_name)
 def _row(
     services: str,
     *patterns: str,
+    server: str = "",
     product: str = "",
     categories: str = "",
     pairs: bool = True,
@@ -171,17 +187,72 @@ def _row(
     remote: bool = True,
 ) -> Program:
     says = reads if reader else _NOTHING
-    return Program(source(product, categories, services), patterns, pairs, names or {}, reader, says, remote)
+    return Program(source(product, categories, services), server or patterns, pairs, names or {}, reader, says, remote)
 
 
 _linux = partial(_row, product="linux")
 
 _SSHD_ROW = _linux("sshd auth", *phrases.SSHD, *phrases.PAM)
 _CRON_ROW = _linux("cron", *phrases.CRON, pairs=False, remote=False)
-_ACCOUNT_ROW = _linux("auth", *phrases.ACCOUNTS, remote=False)
 _AUDIT_ROW = _linux("auditd", pairs=False, reader=auditd.read, reads=auditd.GIVES, remote=False)
-_DOVECOT_ROW = _row("dovecot mail", *phrases.DOVECOT, names={"rip": "src_ip"})
-_MAIL_ROW = _row("mail", *phrases.DOVECOT, names={"rip": "src_ip"})
+
+_SERVERS = """
+useradd usermod userdel groupadd groupmod groupdel gpasswd newgrp passwd chpasswd chage chfn chsh | auth | ACCOUNTS \
+user uid gid home shell group attribute new action by_user old tty reason | linux alone
+polkitd | auth | POLKITD session result target_user action user | linux alone
+dropbear | sshd auth | DROPBEAR src_ip src_port user reason key_type key_fingerprint | linux
+fail2ban fail2ban-server fail2ban.actions fail2ban.filter | fail2ban | FAIL2BAN jail action src_ip | linux
+mosquitto | mosquitto | MOSQUITTO src_ip src_port client_id user dst_port action topic reason | iot alone
+dnsmasq | dnsmasq | DNSMASQ record_type query src_ip | dns alone
+pdns pdns_server pdns_recursor pdns-recursor | pdns | PDNS src_ip query record_type | dns alone
+unbound | unbound | UNBOUND src_ip query record_type | dns alone
+named | named | NAMED src_ip src_port query record_type | dns
+vsftpd | vsftpd | VSFTPD user result action src_ip path command | linux
+proftpd | proftpd | PROFTPD src_ip user reason |
+dovecot | dovecot mail | DOVECOT action reason user auth_method src_ip dst_ip |
+imap-login pop3-login auth-worker | mail | DOVECOT action reason user auth_method src_ip dst_ip |
+smtpd postscreen submission smtps | postfix mail | POSTFIX src_host src_ip action src_port reason auth_method user |
+postfix | postfix mail | POSTFIX_PARTS src_host src_ip action src_port reason dst_host dst_ip dst_port | alone
+exim exim4 | exim mail | EXIM user dst_host dst_ip dst_port src_ip src_port auth_method |
+sendmail sm-mta sm-acceptingconnections | sendmail mail | SENDMAIL dst_ip src_host src_ip |
+imapd imapd-ssl pop3d pop3d-ssl courieresmtpd courierpop3login imaplogin | courier mail | COURIER user src_ip |
+timsieved sieve imap imaps pop3 pop3s nntp | cyrus mail | CYRUS src_host src_ip auth_method |
+roundcube | roundcube mail | ROUNDCUBE user src_ip |
+webmin | webmin auth | WEBMIN user src_ip |
+openvpn ovpn-server | openvpn vpn | OPENVPN src_ip src_port result user reason command | bare
+smbd smbd_audit samba | samba | SAMBA service domain user auth_method status workstation src_ip src_port action result \
+path |
+postgres postgresql | postgresql | POSTGRES user database reason src_ip action src_host src_port identity auth_method \
+parameter new statement level | bare alone
+mysqld mariadbd mysql mariadb mysql-server_auditing | mysql | MYSQL reason user src_ip src_host database action result \
+statement table |
+redis redis-server | redis | REDIS src_ip src_port action | alone
+suricata snort | suricata | IDS signature_id signature classification level protocol src_ip src_port dst_ip dst_port |
+slapd | slapd | SLAPD src_ip src_port | alone
+danted | dante | DANTE src_ip src_port |
+suhosin | suhosin | SUHOSIN reason src_ip | webserver
+haproxy | haproxy | HAPROXY src_ip src_port | webserver access
+nginx | nginx | NGINX level src_ip | webserver access
+apache apache2 httpd | apache | APACHE src_ip src_port | webserver access
+"""
+"""Names | services | phrases and what their groups give | categories, and how a row is read."""
+
+
+def _of_servers() -> Iterator[tuple[str, Program]]:
+    for line in _SERVERS.strip().splitlines():
+        names, services, phrases_of, marks = (part.strip() for part in line.split("|"))
+        words = set(marks.split())
+        row = _row(
+            services,
+            server=phrases_of,
+            product="linux" if "linux" in words else "",
+            categories=" ".join(words - {"linux", "alone", "bare", "access"}),
+            pairs=words.isdisjoint(("bare", "access")),
+            reader=access.read if "access" in words else None,
+            remote="alone" not in words,
+        )
+        yield from dict.fromkeys(names.split(), row).items()
+
 
 ACCESS_LOG = "access_log"
 """The program of a line of an access log that an input has known by its content, where nothing names the server."""
@@ -190,23 +261,14 @@ PROGRAMS: Mapping[str, Program] = {
     "sshd": _SSHD_ROW,
     "sshd-session": _SSHD_ROW,
     "sshd-auth": _SSHD_ROW,
-    "dropbear": _linux("sshd auth", *phrases.DROPBEAR),
-    "sudo": _linux("sudo auth", *phrases.SUDO, pairs=False, remote=False),
-    "pkexec": _linux("auth", *phrases.PKEXEC, pairs=False, remote=False),
-    "doas": _linux("auth", *phrases.DOAS, pairs=False, remote=False),
+    "sudo": _linux("sudo auth", *phrases.SUDO, pairs=False, remote=False, reader=late("escalation", "sudo")),
+    "pkexec": _linux("auth", *phrases.PKEXEC, pairs=False, remote=False, reader=late("escalation", "pkexec")),
+    "doas": _linux("auth", *phrases.DOAS, pairs=False, remote=False, reader=late("escalation", "doas")),
     "su": _linux("su auth", *phrases.SU, remote=False),
     "runuser": _linux("auth", *phrases.SU, remote=False),
     "login": _linux("login auth", *phrases.LOGIN),
     "systemd-logind": _linux("auth", *phrases.LOGIND),
-    "polkitd": _linux("auth", *phrases.POLKITD, remote=False),
     **dict.fromkeys(("cron", "crond", "anacron", "crontab"), _CRON_ROW),
-    **dict.fromkeys(
-        (
-            *("useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel", "gpasswd", "newgrp"),
-            *("passwd", "chpasswd", "chage", "chfn", "chsh"),
-        ),
-        _ACCOUNT_ROW,
-    ),
     "kernel": _linux("kernel", *phrases.KERNEL, names=phrases.NETFILTER, remote=False),
     **dict.fromkeys(("audit", "auditd", "audispd"), _AUDIT_ROW),
     "sysmon": _linux("sysmon", remote=False),
@@ -215,45 +277,11 @@ PROGRAMS: Mapping[str, Program] = {
     "clamd": _linux("clamav", remote=False),
     "freshclam": _linux("clamav", remote=False),
     "guacd": _linux("guacamole"),
-    **dict.fromkeys(
-        ("fail2ban", "fail2ban-server", "fail2ban.actions", "fail2ban.filter"), _linux("fail2ban", *phrases.FAIL2BAN)
-    ),
-    "mosquitto": _row("mosquitto", *phrases.MOSQUITTO, categories="iot", remote=False),
-    "dnsmasq": _row("dnsmasq", *phrases.DNSMASQ, categories="dns", remote=False),
-    **dict.fromkeys(
-        ("pdns", "pdns_server", "pdns_recursor", "pdns-recursor"),
-        _row("pdns", *phrases.PDNS, categories="dns", remote=False),
-    ),
-    "unbound": _row("unbound", *phrases.UNBOUND, categories="dns", remote=False),
-    "named": _row("named", *phrases.NAMED, categories="dns"),
-    "vsftpd": _linux("vsftpd", *phrases.VSFTPD),
-    "proftpd": _row("proftpd", *phrases.PROFTPD),
-    "dovecot": _DOVECOT_ROW,
-    **dict.fromkeys(("imap-login", "pop3-login", "auth-worker"), _MAIL_ROW),
-    **dict.fromkeys(("smtpd", "postscreen", "submission", "smtps"), _row("postfix mail", *phrases.POSTFIX)),
-    **dict.fromkeys(("sendmail", "sm-mta", "sm-acceptingconnections"), _row("sendmail mail", *phrases.SENDMAIL)),
-    **dict.fromkeys(
-        ("imapd", "imapd-ssl", "pop3d", "pop3d-ssl", "courieresmtpd", "courierpop3login", "imaplogin"),
-        _row("courier mail", *phrases.COURIER),
-    ),
-    **dict.fromkeys(
-        ("timsieved", "sieve", "imap", "imaps", "pop3", "pop3s", "nntp"), _row("cyrus mail", *phrases.CYRUS)
-    ),
-    "roundcube": _row("roundcube mail", *phrases.ROUNDCUBE),
     "sogod": _row("sogo mail"),
-    "webmin": _row("webmin auth", *phrases.WEBMIN),
-    **dict.fromkeys(("openvpn", "ovpn-server"), _row("openvpn vpn", *phrases.OPENVPN, pairs=False)),
-    "haproxy": _row("haproxy", *phrases.HAPROXY, categories="webserver", pairs=False, reader=access.read),
     "asterisk": _row("asterisk"),
-    "slapd": _row("slapd", *phrases.SLAPD, remote=False),
-    "suhosin": _row("suhosin", *phrases.SUHOSIN, categories="webserver"),
-    "danted": _row("dante", *phrases.DANTE),
+    "squid": _row("squid", categories="proxy", pairs=False, reader=late("servers", "squid"), reads=access.PROXY_GIVES),
     ACCESS_LOG: _row("", categories="webserver", pairs=False, reader=access.read),
-    "nginx": _row("nginx", *phrases.NGINX, categories="webserver", pairs=False, reader=access.read),
-    **dict.fromkeys(
-        ("apache", "apache2", "httpd"),
-        _row("apache", *phrases.APACHE, categories="webserver", pairs=False, reader=access.read),
-    ),
+    **dict(_of_servers()),
     "%asa": _row(
         *("asa", *cisco.ASA),
         product="cisco",

@@ -16,7 +16,8 @@ header there. Read in this order, the first that fits:
    ``[HOST ]TAG[PID]:`` alone, with digits for PID, as journals are exported. A word without a colon is no TAG: it
    belongs to the message. Without PRI, a word after an RFC 3339 time is a HOST only when a TAG, CEF or LEEF follows,
    or, after a time with ``T``, a JSON object, and the word is no level (``INFO {…}``); never before a colon.
-   ``CEF:`` and ``LEEF:`` are no TAG. AIX's ``Message forwarded from HOST:`` before the TAG says whose event it is.
+   ``CEF:`` and ``LEEF:`` are no TAG. AIX's ``Message forwarded from HOST:`` before the TAG says whose event it is, so
+   does ``HOST`` and a tab before Snare's ``MSWinEventLog``.
 3. Cisco: ``[NUMBER: ][HOST: ][NUMBER: ][NODE:][TIME: ][PROCESS[PID]: ]%FACILITY-SEVERITY-MNEMONIC: MSG`` with or
    without PRI and colons, also behind a relay's header, whose HOST its own goes before; TIME may be an uptime (no
    timestamp). HOST (its origin-id) needs a number, NODE or TIME beside it, PROCESS a number, NODE or its own TIME.
@@ -192,6 +193,8 @@ _TAG_AFTER_HOST = re.compile(
     rb"(?:(?:emerg|alert|crit|err(?:or)?|warn(?:ing)?|notice|info|debug) +(?=\S+\[\d+\]:))?"
     rb"([^\s\[:=\"{},;]{1,128})(?:\[([^\]\s]{0,64})\](?::|(?= |$))|:(?!/)) ?"
 )
+_SNARE = re.compile(rb"([A-Za-z0-9][\w.-]{0,254})\t(?=MSWinEventLog)")
+"""The host before Snare's own format."""
 _FORWARDED = re.compile(rb"(?:[^\s,;=\"{}\[]{1,255} )?Message forwarded from (\S{1,255}): ")
 _NO_LEVEL = re.compile(rb"(?!%b[\s:])([^\s,;=\"{}\[]{1,255}) " % _LEVEL)
 _OBJECT = re.compile(rb"\{\s*[\"}]")
@@ -402,6 +405,8 @@ def _legacy(raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
         if near and (cisco := _cisco(raw, pos, priority, received_at, zone)):
             return cisco
         if priority is None:
+            if snare := _SNARE.match(raw):
+                return Header(None, None, _text(snare[1]), None, None, snare.end())
             exported = _EXPORTED.match(raw)
             return None if exported is None else _exported(exported)
         if _FORMATTED.match(raw, pos):

@@ -7,6 +7,7 @@
 | BSD syslog, without a year | ``Nov 20 10:00:00`` | ``bsd_time`` |
 | a month's name and a year | ``20/Nov/2026:10:00:00 +0100``, ``Nov 20 2026 10:00:00 UTC`` | ``named_time``, ``dated`` |
 | in JSON: RFC 3339, or a number since 1970 | ``1795168800.25`` | ``time_of`` |
+| of PowerShell 5's and .NET's JSON | ``/Date(1795168800250)/`` | ``time_of`` |
 | whatever a person may write | ``2026-11-20 10:00``, ``Fri, 20 Nov 2026 10:00:00 +0100`` | ``written_time`` |
 
 An event's own time is never taken for more than ``MAX_SKEW`` after its receipt, nor for one before the year 1 of UTC,
@@ -52,6 +53,7 @@ _SINCE_1970 = tuple((_PLAUSIBLE[0] * unit, _PLAUSIBLE[1] * unit, unit) for unit 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _DURATION = re.compile(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*(ms|[smhdw])")
 _ISO = re.compile(r"((?:19|20|21)\d\d-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:[.,](\d+))?(?: ?(Z|z|UTC|[+-]\d\d:?\d\d))?")
+_DOTNET = re.compile(r"/Date\(([0-9]{1,15})(?:[+-][0-9]{4})?\)/")
 _NAMED = re.compile(
     r"(?P<day>\d\d)/(?P<month>[A-Z][a-z]{2})/(?P<year>\d{4}):(?P<clock>\d\d:\d\d:\d\d) (?P<offset>[+-]\d{4})"
     r"|(?P<month_>[A-Z][a-z]{2}) (?P<day_>\d{1,2}) (?P<year_>\d{4}) (?P<clock_>\d\d:\d\d:\d\d(?:\.\d+)?)"
@@ -161,10 +163,12 @@ def named_time(text: str, zone: tzinfo | None = None) -> int | None:
 
 
 def time_of(value: object, zone: tzinfo | None = None) -> int | None:
-    """A time in JSON: RFC 3339, or a number (or digits) of seconds, milli-, micro- or nanoseconds since 1970."""
+    """A time in JSON: RFC 3339, .NET's, a number (or digits) of seconds, milli-, micro- or nanoseconds since 1970."""
     if isinstance(value, str):
         if len(value) > _MAX_TIME:
             return None
+        if value[:1] == "/" and (dotnet := _DOTNET.fullmatch(value)):
+            return int(dotnet[1]) * 1000
         if (time := iso_time(value, zone)) is not None:
             return time
         try:

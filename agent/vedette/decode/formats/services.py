@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from vedette.decode import peers
 from vedette.decode.computed import compute
 from vedette.decode.formats.base import Fields, Seen
-from vedette.decode.formats.table import CLIENTS, SURICATA_NAMES, USERS
+from vedette.decode.formats.table import CLIENTS, SAMBA, SURICATA_NAMES, USERS
 from vedette.decode.values import text_of
 
 
@@ -34,6 +36,39 @@ def is_suricata(event: Seen) -> bool:
 
 def suricata(event: Seen) -> Fields:
     return {name: event[own] for own, name in SURICATA_NAMES.items() if own in event}
+
+
+def is_samba(event: Seen) -> bool:
+    return "type" in event and any(isinstance(event.get(name), dict) for name in SAMBA)
+
+
+def samba(event: Seen) -> Fields:
+    audited = next(event[name] for name in SAMBA if isinstance(event.get(name), dict))
+    fields: Fields = {}
+    compute(fields, audited.get("remoteAddress") or "", _samba_peer, peers.ENDPOINT)
+    user = audited.get("clientAccount", audited.get("account"))
+    return fields if user is None else {**fields, "user": user}
+
+
+_SAMBA_PEER = re.compile(r"ipv[46]:([0-9A-Fa-f.:]{2,45}):(\d{1,5})")
+
+
+def _samba_peer(value: object) -> Fields:
+    match = _SAMBA_PEER.fullmatch(text_of(value))
+    return {} if match is None else {"src_ip": peers.plain(match[1]), "src_port": match[2]}
+
+
+def is_postgresql(event: Seen) -> bool:
+    return "error_severity" in event and "backend_type" in event
+
+
+def postgresql(event: Seen) -> Fields:
+    fields: Fields = {name: event[own] for own, name in _POSTGRESQL_NAMES.items() if own in event}
+    compute(fields, event.get("remote_host") or "", _endpoint, peers.PLAIN)
+    return fields
+
+
+_POSTGRESQL_NAMES = {"remote_port": "src_port", "dbname": "database"}
 
 
 def names_a_client(event: Seen) -> bool:

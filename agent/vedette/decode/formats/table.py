@@ -35,65 +35,36 @@ CEF_STARTS = rb" ?CEF: ?\d{1,2}\|"
 CEF_HEADER = ("deviceVendor", "deviceProduct", "deviceVersion", "deviceEventClassId", "name", "severity")
 
 
+def _pairs(text: str, between: str | None = None) -> dict[str, str]:
+    """By what stands before ``=`` what stands behind it, of blank-separated pairs or of those ``between`` separates."""
+    pairs = (pair.partition("=") for pair in text.split(between))
+    return {name.strip(): value for name, _, value in pairs if value}
+
+
+def _lists(text: str) -> dict[str, tuple[str, ...]]:
+    """``NAME=blank-separated; …``."""
+    return {name: tuple(values.split()) for name, values in _pairs(text, ";").items()}
+
+
 def _numbered(short: str, full: str, count: int) -> dict[str, str]:
     plain = {f"{short}{i}": f"{full}{i}" for i in range(1, count + 1)}
     return plain | {f"{key}Label": f"{name}Label" for key, name in plain.items()}
 
 
 CEF_NAMES: Mapping[str, str] = {
-    "act": "deviceAction",
-    "app": "applicationProtocol",
-    "art": "agentReceiptTime",
-    "cat": "deviceEventCategory",
-    "cnt": "baseEventCount",
-    "dhost": "destinationHostName",
-    "dlat": "destinationGeoLatitude",
-    "dlong": "destinationGeoLongitude",
-    "dmac": "destinationMacAddress",
-    "dntdom": "destinationNtDomain",
-    "dpid": "destinationProcessId",
-    "dpriv": "destinationUserPrivileges",
-    "dproc": "destinationProcessName",
-    "dpt": "destinationPort",
-    "dst": "destinationAddress",
-    "dtz": "deviceTimeZone",
-    "duid": "destinationUserId",
-    "duser": "destinationUserName",
-    "dvc": "deviceAddress",
-    "dvchost": "deviceHostName",
-    "dvcmac": "deviceMacAddress",
-    "dvcpid": "deviceProcessId",
-    "end": "endTime",
-    "fname": "fileName",
-    "fsize": "fileSize",
-    "in": "bytesIn",
-    "msg": "message",
-    "out": "bytesOut",
-    "outcome": "eventOutcome",
-    "proto": "transportProtocol",
-    "request": "requestUrl",
-    "rt": "deviceReceiptTime",
-    "shost": "sourceHostName",
-    "slat": "sourceGeoLatitude",
-    "slong": "sourceGeoLongitude",
-    "smac": "sourceMacAddress",
-    "sntdom": "sourceNtDomain",
-    "spid": "sourceProcessId",
-    "spriv": "sourceUserPrivileges",
-    "sproc": "sourceProcessName",
-    "spt": "sourcePort",
-    "src": "sourceAddress",
-    "start": "startTime",
-    "suid": "sourceUserId",
-    "suser": "sourceUserName",
-    "agt": "agentAddress",
-    "ahost": "agentHostName",
-    "aid": "agentId",
-    "amac": "agentMacAddress",
-    "at": "agentType",
-    "atz": "agentTimeZone",
-    "av": "agentVersion",
-    "mrt": "managerReceiptTime",
+    **_pairs("""
+    act=deviceAction app=applicationProtocol art=agentReceiptTime cat=deviceEventCategory cnt=baseEventCount
+    dhost=destinationHostName dlat=destinationGeoLatitude dlong=destinationGeoLongitude dmac=destinationMacAddress
+    dntdom=destinationNtDomain dpid=destinationProcessId dpriv=destinationUserPrivileges
+    dproc=destinationProcessName dpt=destinationPort dst=destinationAddress dtz=deviceTimeZone
+    duid=destinationUserId duser=destinationUserName dvc=deviceAddress dvchost=deviceHostName
+    dvcmac=deviceMacAddress dvcpid=deviceProcessId end=endTime fname=fileName fsize=fileSize in=bytesIn msg=message
+    out=bytesOut outcome=eventOutcome proto=transportProtocol request=requestUrl rt=deviceReceiptTime
+    shost=sourceHostName slat=sourceGeoLatitude slong=sourceGeoLongitude smac=sourceMacAddress sntdom=sourceNtDomain
+    spid=sourceProcessId spriv=sourceUserPrivileges sproc=sourceProcessName spt=sourcePort src=sourceAddress
+    start=startTime suid=sourceUserId suser=sourceUserName agt=agentAddress ahost=agentHostName aid=agentId
+    amac=agentMacAddress at=agentType atz=agentTimeZone av=agentVersion mrt=managerReceiptTime
+    """),
     **_numbered("cs", "deviceCustomString", 6),
     **_numbered("cn", "deviceCustomNumber", 3),
     **_numbered("cfp", "deviceCustomFloatingPoint", 4),
@@ -101,18 +72,11 @@ CEF_NAMES: Mapping[str, str] = {
 }
 """The dictionary of the standard: short key to full name. (``message`` is the whole event's.)"""
 
-CEF_GENERIC_NAMES: Mapping[str, str] = {
-    "sourceAddress": "src_ip",
-    "destinationAddress": "dst_ip",
-    "sourcePort": "src_port",
-    "destinationPort": "dst_port",
-    "sourceUserName": "user",
-    "destinationUserName": "target_user",
-    "transportProtocol": "protocol",
-    "deviceAction": "action",
-    "requestMethod": "cs-method",
-    "requestClientApplication": "cs-user-agent",
-}
+CEF_GENERIC_NAMES: Mapping[str, str] = _pairs("""
+    sourceAddress=src_ip destinationAddress=dst_ip sourcePort=src_port destinationPort=dst_port sourceUserName=user
+    destinationUserName=target_user transportProtocol=protocol deviceAction=action requestMethod=cs-method
+    requestClientApplication=cs-user-agent
+""")
 """Full names to rules' names."""
 
 CEF = Format(
@@ -135,14 +99,9 @@ CEF = Format(
 
 LEEF_STARTS = rb" ?LEEF: ?[12](?:\.\d)?\|"
 LEEF_HEADER = ("leefVersion", "deviceVendor", "deviceProduct", "deviceVersion", "deviceEventClassId")
-LEEF_NAMES: Mapping[str, str] = {
-    "src": "src_ip",
-    "dst": "dst_ip",
-    "srcPort": "src_port",
-    "dstPort": "dst_port",
-    "usrName": "user",
-    "proto": "protocol",
-}
+LEEF_NAMES: Mapping[str, str] = _pairs("""
+    src=src_ip dst=dst_ip srcPort=src_port dstPort=dst_port usrName=user proto=protocol
+""")
 
 LEEF = Format(
     "leef",
@@ -175,15 +134,56 @@ EVENT_XML = Format(
     first_time("TimeCreated", "UtcTime"),
 )
 
+# --- Windows events as text
+
+RENDERED: Mapping[str, tuple[str, ...]] = _lists("""
+    Security ID=SubjectUserSid TargetUserSid TargetSid MemberSid;
+    Account Name=SubjectUserName TargetUserName MemberName; Account Domain=SubjectDomainName TargetDomainName;
+    Logon ID=SubjectLogonId TargetLogonId; Logon GUID=LogonGuid; Logon Type=LogonType; Elevated Token=ElevatedToken;
+    Impersonation Level=ImpersonationLevel; Status=Status; Failure Reason=FailureReason; Sub Status=SubStatus;
+    Caller Process ID=ProcessId; Caller Process Name=ProcessName; Process ID=ProcessId; Process Name=ProcessName;
+    New Process ID=NewProcessId; New Process Name=NewProcessName; Creator Process ID=ProcessId;
+    Creator Process Name=ParentProcessName; Process Command Line=CommandLine; Token Elevation Type=TokenElevationType;
+    Mandatory Label=MandatoryLabel; Workstation Name=WorkstationName Workstation; Source Workstation=Workstation;
+    Source Network Address=IpAddress; Client Address=IpAddress; Network Address=IpAddress;
+    Source Address=IpAddress SourceAddress; Source Port=IpPort SourcePort; Client Port=IpPort; Port=IpPort;
+    Destination Address=DestAddress; Destination Port=DestPort; Application Name=Application; Direction=Direction;
+    Logon Process=LogonProcessName; Authentication Package=AuthenticationPackageName PackageName;
+    Logon Account=TargetUserName; Package Name (NTLM only)=LmPackageName; Key Length=KeyLength;
+    Transited Services=TransmittedServices; Error Code=Status; Service Name=ServiceName; Service ID=ServiceSid;
+    Service File Name=ServiceFileName ImagePath; Service Type=ServiceType;
+    Service Start Type=ServiceStartType StartType; Service Account=ServiceAccount AccountName; User ID=TargetSid;
+    Ticket Options=TicketOptions; Ticket Encryption Type=TicketEncryptionType; Failure Code=Status; Result Code=Status;
+    Pre-Authentication Type=PreAuthType; Supplied Realm Name=TargetDomainName; Task Name=TaskName;
+    Task Content=TaskContent; Object Server=ObjectServer; Object Type=ObjectType; Object Name=ObjectName;
+    Handle ID=HandleId; Accesses=AccessList; Access Mask=AccessMask; Properties=Properties; Share Name=ShareName;
+    Share Path=ShareLocalPath; Group Name=TargetUserName; Group Domain=TargetDomainName;
+    Relative Target Name=RelativeTargetName; Target Server Name=TargetServerName; Privileges=PrivilegeList;
+    SAM Account Name=SamAccountName; New Account Name=NewTargetUserName; Old Account Name=OldTargetUserName;
+    Caller Computer Name=TargetDomainName; Session Name=SessionName
+""")
+"""The labels of such a text, and the names that their values have in the event's data."""
+SNARE_HEAD = (
+    *("Criticality", "Channel", "SnareCounter", "TimeCreated", "EventID", "Provider_Name", "User", "SIDType"),
+    *("EventType", "Computer", "Category"),
+)
+_SAID = Gives(
+    "`MSWinEventLog` and a tab",
+    (*named((*SNARE_HEAD, "ScriptBlockText")), *renamed(RENDERED, eventlog.AS_SYSMON, how=Provenance.VERBATIM)),
+    Provenance.VERBATIM,
+)
+SNARE = Format(
+    "snare", rb"\s?MSWinEventLog(?:\t|#011)", late("rendered", "read_snare"), _SAID, eventlog.ANY, eventlog.source_of,
+    late("rendered", "time_of"),
+)  # fmt: skip
+EVENTREPORTER = Format(
+    "eventreporter", rb"\[(?:AU[SF]|INF|WRN|ERR|NON)\] [A-Z][a-z]{2} [A-Z][a-z]{2} ", late("rendered", "read_reported"),
+    _SAID._replace(recognized="`[AUF] Www Mmm dd …`"), eventlog.ANY, eventlog.source_of, late("rendered", "time_of"),
+)  # fmt: skip
+
 # --- FortiGate
 
-FORTINET_NAMES = {
-    "srcip": "src_ip",
-    "dstip": "dst_ip",
-    "srcport": "src_port",
-    "dstport": "dst_port",
-    "devname": "hostname",
-}
+FORTINET_NAMES = _pairs("srcip=src_ip dstip=dst_ip srcport=src_port dstport=dst_port devname=hostname")
 FORTINET_TYPES = ("event", "traffic", "utm", "anomaly")
 
 
@@ -239,7 +239,7 @@ NGINX = Format(
 )
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
-    {row.name: row for row in (auditd.FORMAT, CEF, LEEF, EVENT_XML, FORTINET, APACHE, NGINX)}
+    {row.name: row for row in (auditd.FORMAT, CEF, LEEF, EVENT_XML, SNARE, EVENTREPORTER, FORTINET, APACHE, NGINX)}
 )
 """Text, recognized by how a message begins."""
 
@@ -261,10 +261,12 @@ FLAT_NAMES = _by_own(
     Computer="MachineName Hostname", EventRecordID="RecordId RecordNumber", TimeCreated="TimeGenerated EventTime",
 )  # fmt: skip
 """Of NXLog, Fluent Bit, Azure Monitor, Get-WinEvent, likewise."""
-TOGETHER = {"LogName": {"Id": "EventID"}, "EventLog": {"Source": "Provider_Name"}}
-"""By a name what others say beside it, and only there: of Get-WinEvent, of Azure Monitor."""
+_SOURCE = {"Source": "Provider_Name"}
+TOGETHER = {"LogName": {"Id": "EventID"}, "EventLog": _SOURCE, "EntryType": _SOURCE}
+"""By a name what others say beside it, and only there: of Get-WinEvent, Azure Monitor, Get-EventLog."""
 UNNAMED = _by_own(
     Data="EventData UserData event_data user_data param StringInserts string_inserts Properties ParameterXml"
+    " ReplacementStrings"
 )
 """What may have data without names."""
 WINDOWS_NAMES = (
@@ -295,46 +297,26 @@ WINDOWS = Shape(
     (*WINDOWS_NAMES, *eventlog.ACTORS),
     eventlog.ANY,
     late("windows", "source_of"),
-    ("TimeCreated",),
+    ("TimeCreated", "TimeCreated.value"),
 )
 
 # --- Zeek
 
-ZEEK_TELLING: Mapping[str, tuple[str, ...]] = {
-    "conn": ("conn_state",),
-    "dns": ("qtype_name", "rcode_name", "trans_id"),
-    "http": ("trans_depth",),
-    "ssl": ("cipher", "established"),
-    "x509": ("certificate.serial", "certificate.version"),
-    "kerberos": ("request_type",),
-    "dce_rpc": ("named_pipe", "operation"),
-    "smb_mapping": ("share_type",),
-    "smb_files": ("times.modified", "prev_name"),
-    "rdp": ("security_protocol", "keyboard_layout"),
-    "ssh": ("auth_attempts", "hasshVersion", "kex_alg"),
-    "ftp": ("reply_code",),
-    "smtp": ("mailfrom", "helo"),
-    "ntlm": ("ntlm_version", "server_nb_computer_name"),
-    "snmp": ("community",),
-    "files": ("fuid", "mime_type"),
-    "notice": ("note",),
-    "weird": ("peer", "notice"),
-    "intel": ("seen.indicator",),
-    "dhcp": ("msg_types", "lease_time"),
-    "software": ("software_type",),
-}
+ZEEK_TELLING: Mapping[str, tuple[str, ...]] = _lists("""
+    conn=conn_state; dns=qtype_name rcode_name trans_id; http=trans_depth; ssl=cipher established;
+    x509=certificate.serial certificate.version; kerberos=request_type; dce_rpc=named_pipe operation;
+    smb_mapping=share_type; smb_files=times.modified prev_name; rdp=security_protocol keyboard_layout;
+    ssh=auth_attempts hasshVersion kex_alg; ftp=reply_code; smtp=mailfrom helo;
+    ntlm=ntlm_version server_nb_computer_name; snmp=community; files=fuid mime_type; notice=note; weird=peer notice;
+    intel=seen.indicator; dhcp=msg_types lease_time; software=software_type
+""")
 ZEEK_CATEGORIES = {"dns": "dns", "http": "proxy webserver", "conn": "firewall"}
 
 ZEEK_NAMES = {"id.orig_h": "src_ip", "id.orig_p": "src_port", "id.resp_h": "dst_ip", "id.resp_p": "dst_port"}
-ZEEK_HTTP_NAMES = {
-    "method": ("cs-method",),
-    "host": ("cs-host",),
-    "uri": ("cs-uri", "c-uri"),
-    "user_agent": ("cs-user-agent", "c-useragent"),
-    "referrer": ("cs-referer", "cs-referrer"),
-    "status_code": ("sc-status",),
-    "username": ("cs-username",),
-}
+ZEEK_HTTP_NAMES: Mapping[str, tuple[str, ...]] = _lists("""
+    method=cs-method; host=cs-host; uri=cs-uri c-uri; user_agent=cs-user-agent c-useragent;
+    referrer=cs-referer cs-referrer; status_code=sc-status; username=cs-username
+""")
 ZEEK_DNS_NAMES = {"qtype_name": ("record_type",), "answers": ("answer",)}
 
 
@@ -367,46 +349,23 @@ ZEEK = Shape(
 
 # --- access logs as JSON
 
-NGINX_JSON_NAMES: Mapping[str, tuple[str, ...]] = {
-    "remote_addr": ("c-ip", "src_ip"),
-    "remote_user": ("cs-username", "user"),
-    "request_method": ("cs-method",),
-    "request_uri": ("cs-uri",),
-    "status": ("sc-status",),
-    "body_bytes_sent": ("sc-bytes",),
-    "bytes_sent": ("sc-bytes",),
-    "http_referer": ("cs-referer",),
-    "http_referrer": ("cs-referer",),
-    "http_user_agent": ("cs-user-agent",),
-    "http_host": ("cs-host",),
-    "server_protocol": ("cs-version",),
-    "http_cookie": ("cs-cookie",),
-}
-TRAEFIK_NAMES: Mapping[str, tuple[str, ...]] = {
-    "ClientHost": ("c-ip", "src_ip"),
-    "ClientUsername": ("cs-username", "user"),
-    "RequestMethod": ("cs-method",),
-    "RequestPath": ("cs-uri",),
-    "RequestHost": ("cs-host",),
-    "RequestProtocol": ("cs-version",),
-    "DownstreamStatus": ("sc-status",),
-    "DownstreamContentSize": ("sc-bytes",),
-    "request_User-Agent": ("cs-user-agent",),
-    "request_Referer": ("cs-referer",),
-}
-CADDY_NAMES: Mapping[str, tuple[str, ...]] = {
-    "remote_ip": ("c-ip", "src_ip"),
-    "client_ip": ("c-ip", "src_ip"),
-    "method": ("cs-method",),
-    "uri": ("cs-uri",),
-    "host": ("cs-host",),
-    "proto": ("cs-version",),
-}
-CADDY_TOP_NAMES: Mapping[str, tuple[str, ...]] = {
-    "status": ("sc-status",),
-    "size": ("sc-bytes",),
-    "user_id": ("cs-username", "user"),
-}
+NGINX_JSON_NAMES: Mapping[str, tuple[str, ...]] = _lists("""
+    remote_addr=c-ip src_ip; remote_user=cs-username user; request_method=cs-method; request_uri=cs-uri;
+    status=sc-status; body_bytes_sent=sc-bytes; bytes_sent=sc-bytes; http_referer=cs-referer;
+    http_referrer=cs-referer; http_user_agent=cs-user-agent; http_host=cs-host; server_protocol=cs-version;
+    http_cookie=cs-cookie
+""")
+TRAEFIK_NAMES: Mapping[str, tuple[str, ...]] = _lists("""
+    ClientHost=c-ip src_ip; ClientUsername=cs-username user; RequestMethod=cs-method; RequestPath=cs-uri;
+    RequestHost=cs-host; RequestProtocol=cs-version; DownstreamStatus=sc-status; DownstreamContentSize=sc-bytes;
+    request_User-Agent=cs-user-agent; request_Referer=cs-referer
+""")
+CADDY_NAMES: Mapping[str, tuple[str, ...]] = _lists("""
+    remote_ip=c-ip src_ip; client_ip=c-ip src_ip; method=cs-method; uri=cs-uri; host=cs-host; proto=cs-version
+""")
+CADDY_TOP_NAMES: Mapping[str, tuple[str, ...]] = _lists("""
+    status=sc-status; size=sc-bytes; user_id=cs-username user
+""")
 CADDY_HEADERS = {"User-Agent": "cs-user-agent", "Referer": "cs-referer", "Cookie": "cs-cookie"}
 _URI = {"cs-uri": ("cs-uri-stem", "cs-uri-query")}
 _WEB = source("", "webserver")
@@ -448,21 +407,13 @@ TRAEFIK = Shape(
 
 SURICATA_NAMES = {"dest_ip": "dst_ip", "dest_port": "dst_port", "proto": "protocol"}
 CLIENTS = (
-    *(
-        "remote_ip",
-        "remoteIp",
-        "remoteIP",
-        "remote_addr",
-        "remoteAddr",
-        "remote_address",
-        "remoteAddress",
-        "remote_host",
-    ),
-    *("client_ip", "clientIp", "clientIP", "ClientIP", "client_addr", "clientAddr", "client_address", "clientAddress"),
-    *("source_ip", "sourceIp", "sourceIP", "sourceIPAddress", "srcip", "rhost"),
+    *("remote_ip", "remoteIp", "remoteIP", "remote_addr", "remoteAddr", "remote_address", "remoteAddress"),
+    *("remote_host", "client_ip", "clientIp", "clientIP", "ClientIP", "client_addr", "clientAddr", "client_address"),
+    *("clientAddress", "source_ip", "sourceIp", "sourceIP", "sourceIPAddress", "srcip", "rhost"),
 )
 """Names of the peer's address in what applications log, best first."""
 USERS = ("username", "userName", "user_name", "login", "principalName")
+SAMBA = ("Authentication", "Authorization", "KDC Authorization", "passwordChange", "groupChange", "dsdbChange")
 
 SERVICES = (
     Shape("kubernetes_audit", late("services", "is_kubernetes"), late("services", "nothing"),
@@ -477,6 +428,14 @@ SERVICES = (
     Shape("suricata", late("services", "is_suricata"), late("services", "suricata"),
           Gives("`event_type`, `flow_id` and `timestamp`", renamed(SURICATA_NAMES)),
           ("flow_id",), source("suricata"), times=("timestamp",)),
+    Shape("samba_audit", late("services", "is_samba"), late("services", "samba"),
+          Gives("`type` and an object of that name such as `Authentication`",
+                renamed({"remoteAddress": ("src_ip", "src_port"), "clientAccount": "user", "account": "user"})),
+          SAMBA, source("", "", "samba"), times=("timestamp",)),
+    Shape("postgresql", late("services", "is_postgresql"), late("services", "postgresql"),
+          Gives("`error_severity` and `backend_type`",
+                renamed({"remote_host": "src_ip", "remote_port": "src_port", "dbname": "database"})),
+          ("error_severity",), source("", "", "postgresql"), times=("timestamp",)),
     Shape("client", late("services", "names_a_client"), late("services", "client"),
           Gives("no other, and `remote_ip`, `remoteAddr`, `client_ip`, `sourceIPAddress` …, or MongoDB's `attr`",
                 renamed(dict.fromkeys((*CLIENTS, "remote", "client"), ("src_ip", "src_port")),
@@ -496,7 +455,7 @@ _PREFIXED = re.compile(rb"(?:\S{1,255} ){1,2}?(?:(?P<cef>%s)|(?P<leef>%s))" % (C
 """CEF and LEEF behind a date and a host that are no syslog header."""
 
 
-FIRST = frozenset(b"%c" % code for code in b"\t\n\v\f\r <CLadilnt[0123456789")
+FIRST = frozenset(b"%c" % code for code in b"\t\n\v\f\r <CLMadilnt[0123456789")
 """First bytes of a message in one of ``FORMATS``: looked at before ``_STARTS``, as most messages are in none."""
 
 

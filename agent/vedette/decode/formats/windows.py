@@ -122,7 +122,7 @@ _DOTTED = frozenset({"winlog.event_id", "winlog.channel"})
 _SECTIONS = ("event_data", "user_data")
 _TEXTS = ("ParameterXml", "EventData", "UserData", "System", "RawXml")
 """Names of what may be a text of XML; the later goes before the earlier."""
-_UNNAMED = ("StringInserts", "string_inserts", "Properties")
+_UNNAMED = ("StringInserts", "string_inserts", "Properties", "ReplacementStrings")
 """Lists of data without their names; the first counts."""
 _HEAD = ("EventID", "Channel", "Computer", "Level", "EventRecordID", "Task", "Opcode", "Keywords", "Version")
 _NAMES = {"ProviderName": "Provider_Name", "SystemTime": "TimeCreated", **{name: name for name in _HEAD}}
