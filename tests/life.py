@@ -67,7 +67,7 @@ class Life:
 
     def __init__(self, folder: Path, engine: Engine, **settings: Any) -> None:
         """``settings``: of the raw log, besides ``outbox_bytes``, ``cache``, ``state_bytes``, ``functions``,
-        ``redact``, ``certain``, ``inputs``, and what was ``reported``."""
+        ``redact``, ``certain``, ``inputs``, ``sinks``, and what was ``reported``."""
         self.folder = folder
         self.counters = Counters()
         self.clock: Any = Clock()
@@ -76,6 +76,7 @@ class Life:
         cache, functions = settings.pop("cache", False), settings.pop("functions", False)
         state_bytes, redact = settings.pop("state_bytes", 64 << 20), settings.pop("redact", ())
         inputs, reported = settings.pop("inputs", ()), settings.pop("reported", None)
+        sinks = settings.pop("sinks", ())
         config = Config(
             agent=replace(AGENT, data_dir=folder),
             raw_log=SegmentedLog(**{"max_bytes": 1 << 30, "fsync": "interval:20ms", **settings}),
@@ -84,6 +85,7 @@ class Life:
             functions=FunctionSettings(allow=functions),
             redact=redact,
             input=inputs,
+            sink=sinks,
         )
         restart = RestartPoint(self.counters)
         self.log = RawLog.open(

@@ -36,7 +36,6 @@ class BoundedMqtt(MqttInput):
 
 @dataclass(frozen=True, slots=True)
 class WatchedKafka(KafkaInput):
-    """A member of a consumer group with times of its own, in seconds."""
+    """A member of a consumer group that looks after its topics each ``look`` seconds."""
 
-    session_timeout: float = KafkaInput.session_timeout
     look: float = KafkaInput.look

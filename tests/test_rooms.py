@@ -169,6 +169,7 @@ def test_nothing_on_the_edge_imports_the_region() -> None:
         "cli.fleet_hunt",
         "cli.fleet_rollout",
         "cli.lookup_fetch",
+        "cli.lookup_refresh",
         "cli.lookup_sign",
         "cli.member",
         "cli.region",

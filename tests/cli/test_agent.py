@@ -87,6 +87,9 @@ STATUS = {
     "uplink": {"type": "mqtt", "reason": "Bad \x1b[2J\n\u202e"},
     "sinks": [{"name": "s", "type": "webhook", "to": "x", "waiting": 1, "delivered": 2, "refused": 3, "dropped": 4,
                "failing": True, "error": "Bad \x1b[2J\n\u202e"}],
+    "row_sinks": [{"name": "s", "type": "webhook", "to": "x", "made": 10, "waiting": 1, "waiting_bytes": 5,
+                   "max_waiting": 9, "delivered": 2, "refused": 3, "dropped": 4, "failing": True,
+                   "error": "Bad \x1b[2J\n\u202e"}],
     "plugins": [{"plugin": "a:b", "kind": "sinks", "used": "sink s", "faults": 1, "quarantined": True,
                  "error": "Bad \x1b[2J\n\u202e"}],
 }  # fmt: skip
@@ -124,7 +127,7 @@ def test_status_of_another_release(tmp_path: Path) -> None:
 def test_status_writes_out_what_acts_on_a_terminal(tmp_path: Path) -> None:
     """For people each thing stays on its line; ``--json`` gives the same values, escaped."""
     plain, as_json = statuses(tmp_path, STATUS)
-    assert ended(plain, 1).output.count(WRITTEN_OUT) == 10
+    assert ended(plain, 1).output.count(WRITTEN_OUT) == 11
     assert json.loads(ended(as_json, 1).output) == STATUS
     assert "\u202e" not in as_json.output
 

@@ -26,7 +26,7 @@ def status(**rules: Any) -> dict[str, Any]:
         "correlation_state": {**STATE, "correlations": [], "audit": {}}, "statement_state": {},
         "cache": {"failure": "", "on": False}, "kernel": {"why_not": ""}, "budgets": {},
         "disk": {"failing": {}, "store_rebuilt": None}, "lag_events": 0, "lag_seconds": 0.0, "uplink": {"type": "none"},
-        "sinks": [], "plugins": [], "identity_broken": [],
+        "sinks": [], "row_sinks": [], "plugins": [], "identity_broken": [],
     }  # fmt: skip
 
 

@@ -123,6 +123,11 @@ class Process:
                 records.append(entry)
         return records
 
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
     def running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 

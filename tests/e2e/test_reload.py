@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.send import tcp
+from bench.send import mqtt, tcp
 from tests.broker import own_port, running
 from tests.e2e.agent import Agent
 from tests.waits import DEADLINE, until
@@ -206,3 +206,35 @@ def test_another_uplink(it: Reloading, tmp_path: Path) -> None:
         it.configure(it.tcp("in", agent.port))
         assert agent.settled(2)["alerts"]["receipted"] == 2
     assert len(agent.alerts()) == 2
+
+
+def test_topics_that_leave(it: Reloading, tmp_path: Path) -> None:
+    """By SIGHUP, and in the life after a kill, one message is one event of the filter that is left, and none of those
+    that left: four connections to a broker, so it takes its seconds."""
+    agent = it.agent
+    with running(tmp_path / "broker") as broker:
+        place = ("127.0.0.1", broker.port)
+
+        def wants(*topics: str) -> None:
+            settings = f'type = "mqtt"\ntopics = {[*topics]}\nlogsource = {{product = "linux"}}\n'
+            it.configure(f'[[input]]\nname = "in"\n{settings}[broker]\nurl = "{broker.url}"\n')
+            until("the subscription", lambda: subscribed(topics[-1]))
+
+        def subscribed(topic: str) -> bool:
+            return broker.log().rpartition("Received CONNECT")[2].count(f"\t{topic} (QoS 1)") > 0
+
+        wants("plant/#", "plant/+/x")
+        wants("plant/#")
+        mqtt(place, b"marker 1\n", topic="plant/9/x")
+        agent.settled(1)
+        agent.kill()
+        agent.up()
+        until("the subscription", lambda: subscribed("plant/#"))
+        mqtt(place, b"marker 2\n", topic="plant/9/x")
+        agent.settled(2)
+        wants("other/#")
+        mqtt(place, b"marker 3\n", topic="plant/9/x")
+        mqtt(place, b"marker 4\n", topic="other/x")
+        status = agent.settled(3)
+        assert (status["inputs"]["in"]["stored"], status["alerts"]["made"]) == (3, 3)
+        assert [event.raw[-1:] for event in agent.stored()] == [b"1", b"2", b"4"]

@@ -218,9 +218,8 @@ class Crowd:
     """Simulated agents, in an event loop of a thread."""
 
     def __init__(self, folder: Path, centre: Region) -> None:
-        self.world = World(folder, verifying=3, beat_seconds=BEAT, fleet=FLEET, site=centre.site)
+        self.world = World(folder, beat_seconds=BEAT, fleet=FLEET, site=centre.site)
         self.world.populate(SIMULATED)
-        self.world.believe((centre.trust / "tuf" / "1.root.json").read_bytes())
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()

@@ -15,7 +15,6 @@ CONSTANTS = {
     "segment_bytes": "vedette.config.settings:RawLogSettings.segment_bytes",
     "rules_poll": "vedette.runtime.rulesets.active:POLL_SECONDS",
     "files_poll": "vedette.inputs.settings:FileInput.poll",
-    "session_timeout": "vedette.inputs.settings:KafkaInput.session_timeout",
     "nft": "vedette.response.nft:NFT",
     "nft_poll": "vedette.runtime.options.response:POLL_SECONDS",
 }

@@ -21,7 +21,7 @@ from vedette import compile_rules
 from vedette.decode.codecs import CODECS, Codecs
 from vedette.decode.decoder import record
 from vedette.engine.match import Context, Engine
-from vedette.model.event import Alert, Chunk, Flag, Frame, LogSource
+from vedette.model.event import Alert, Chunk, FilePosition, Flag, Frame, LogSource
 from vedette.runtime.alerts import events, rows
 from vedette.runtime.pipeline import evaluator
 
@@ -412,6 +412,26 @@ def test_alerts_of_events_taken_together(begin: Callable[..., Life], tmp_path: P
         assert event["device"] == one.fields["device"]
         assert str(event["n"]) == one.fields.get("n", one.fields.get("newest"))
         assert one.event_time == event["ts"] * 1000
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_no_partition_of_kafka_makes_another_late(begin: Callable[..., Life], tmp_path: Path, kernel: bool) -> None:
+    """Minutes of one partition come before those of the other: the windows of both are whole."""
+    (tmp_path / "rule.sql").write_text("""
+    CREATE TABLE readings (door STRING, ts TIMESTAMP_LTZ(3),
+        WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) WITH ('connector' = 'vedette');
+    INSERT INTO alerts SELECT door, COUNT(*) AS n FROM TABLE(
+        TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, door;
+    """)
+    life = begin(Engine(compile_rules(tmp_path / "rule.sql"), route=False, kernel=kernel))
+    begun_at = (NOW // 60_000_000 - 10) * 60
+    for seconds in range(1), range(1, 182):
+        for partition in range(2):
+            events = [{"ts": (begun_at + second) * 1000, "door": f"d{partition}"} for second in seconds]
+            data = b"".join(json.dumps(event).encode() + b"\n" for event in events)
+            life.give(Chunk("in", "json", NOW, data, file=FilePosition("kafka:in:g:logs", partition, "", 1)))
+    counts = Counter((alert.fields["door"], alert.fields["n"]) for alert in life.live().alerts())
+    assert counts == {("d0", "60"): 3, ("d1", "60"): 3}
 
 
 def test_an_event_is_read_back_once_for_alerts_made_together() -> None:

@@ -38,6 +38,8 @@ WELL: dict[str, Any] = {
     "uplink": {"type": "mqtt", "broker": "mqtts://b", "connected": True},
     "budgets": {"outbox": {"reached": False}},
     "sinks": [{"name": "hook", "failing": False, "error": None}],
+    "row_sinks": [{"name": "lake", "failing": False, "error": None}],
+    "statement_state": {"for_sinks": [{"title": "Readings", "sink": "lake"}]},
     "plugins": [{"plugin": "acme:one", "kind": "sinks", "used": "sink s", "quarantined": False, "error": "once"}],
     "archive": {"failing": False, "error": None},
     "response": None,
@@ -49,6 +51,8 @@ FAULTS: dict[str, tuple[str, Any]] = {
     "input in: port taken": ("input_states.0", {"name": "in", "state": "failing", "reason": "port taken"}),
     "the last reload was refused: log.level": ("config.error", "log.level"),
     "the last change of rules was refused: bad": ("rules.error", "bad"),
+    "sink lake: no disk": ("row_sinks.0", {"name": "lake", "failing": True, "error": "no disk"}),
+    "the statement Readings makes no rows: no sink pond takes any": ("statement_state.for_sinks.0.sink", "pond"),
     "no rule set has the format shop": ("rules.formats.0.missing", True),
     "the format shop is in quarantine": ("rules.formats.0.quarantined", True),
     "2 rules of rule set default do not run: a.yml:3: is bad (A)": (

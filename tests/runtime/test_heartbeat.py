@@ -30,7 +30,7 @@ def status(**more: Any) -> dict[str, Any]:
         "rulesets": [],
         "lookups": {"in_use": [], "incoming": [], "refused": []},
         "correlation_state": {"groups": 3, "started_empty": [], "correlations": []},
-        "statement_state": {"bytes": 5, "statements": [], "without_functions": []},
+        "statement_state": {"bytes": 5, "statements": [], "without_functions": [], "for_sinks": []},
         "budgets": {"memory": {"unit": "bytes", "used": 77, "max": 99, "reached": False, "action": "none"}},
         "process": {"cpu_seconds": 1.5, "crashes": 0},
         "actual": {"labels": {"site": "s1"}, "problems": ["p" * 300] * 20},
@@ -69,6 +69,7 @@ def of_many_rules(count: int = 1_000, text: str = "t" * 1_000) -> dict[str, Any]
         statement_state={
             "bytes": 5, "statements": [{"rule_id": f"s{i}", "title": text, "bytes": i} for i in range(count)],
             "without_functions": [{"rule_id": "f", "title": text}] * count,
+            "for_sinks": [],
         },
     )  # fmt: skip
 

@@ -52,7 +52,7 @@ def _lived(life: Life, until: int, *, killed: bool = False) -> dict[str, Any]:
         positions = life.context.progress.positions
         given = Surroundings(
             life.pipeline.ingest, life.counters, life.clock, "a1",
-            positions=positions.values, recent=lambda name: (), private=lambda file: False,
+            positions=positions.values, recent=lambda name: (), private=lambda file: False, memory=life.store,
         )  # fmt: skip
         running = await opened(settings, given, 64)
         reading = asyncio.create_task(running.run())

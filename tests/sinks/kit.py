@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
+
 from tests.delivery.kit import alert
 from tests.waits import DEADLINE
 from vedette.delivery.envelope import to_row
@@ -21,6 +23,15 @@ from vedette.sinks.base import Outgoing
 def outgoing(seq: int = 1, **changes: Any) -> Outgoing:
     own = alert(seq, **changes)
     return Outgoing(seq, own.alert_id, to_row(own))
+
+
+HEAD = {"agent_id": "edge-1", "fleet": "f1", "site": "s1", "host": None, "level": "informational", "kind": "row"}
+
+
+def row(seq: int = 1, **columns: Any) -> Outgoing:
+    """A row of a statement."""
+    line = orjson.dumps({"n": seq, **columns})
+    return Outgoing(seq, f"edge-1/log:lake:{seq}", HEAD, line)
 
 
 def hostile(seq: int = 1) -> Outgoing:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sinks.kit import outgoing
-from tests.sinks.test_kafka import opened, seqs
+from tests.sinks.kit import outgoing, row
+from tests.sinks.test_kafka import opened, records, seqs
 from tests.spark_jobs import kafka
 from tests.waits import DEADLINE
 from vedette.sinks.base import Verdict
@@ -32,7 +32,8 @@ def broker(tmp_path: Path) -> Iterator[kafka.Kafka]:
     try:
         started.start()
         admin = AdminClient({"bootstrap.servers": started.address, "log_level": 0})
-        admin.create_topics([NewTopic("small", 1, config={"max.message.bytes": "3000"})])["small"].result(DEADLINE)
+        for topic in ("small", "rows"):
+            admin.create_topics([NewTopic(topic, 1, config={"max.message.bytes": "3000"})])[topic].result(DEADLINE)
         yield started
     finally:
         started.kill()
@@ -42,6 +43,15 @@ async def test_a_real_broker(broker: kafka.Kafka, tmp_path: Path) -> None:
     """An alert that the topic does not take is refused, those of one batch with it are taken. With a wrong password,
     and while the broker is killed, alerts are for later, and taken once the file is right and the broker back."""
     noise = shake_256(b"noise").hexdigest(60_000)
+    receiver = opened(broker.address, "rows", row_key="n")
+    rows = [row(seq, x=noise if seq == 700 else "") for seq in range(1, 2001)]
+    answers = await receiver.deliver(rows)
+    await receiver.close()
+    assert [seq for seq, answer in enumerate(answers, 1) if answer.verdict is not Verdict.TAKEN] == [700]
+    assert [message.key() for message in records(broker.address, "rows")] == [
+        b"%d" % n for n in range(1, 2001) if n != 700
+    ]
+
     receiver = opened(broker.address, "small")
     fields = {f"f{i}": noise[i * 500 :][:500] for i in range(20)}
     answers = await receiver.deliver([outgoing(1), outgoing(2, fields=fields), outgoing(3)])

@@ -52,7 +52,7 @@ def test_a_type_alone_is_a_mistake(name: str) -> None:
         (2 * (WEBHOOK + 'url = "http://x/"\n'), "sink[1].name: 'w' is used twice"),
         (
             '[[sink]]\ntype = "smtp"\nname = "k"',
-            "sink[0].type: expects one of webhook, syslog, otlp, kafka, file, command",
+            "sink[0].type: expects one of webhook, syslog, otlp, kafka, mqtt, file, command",
         ),
         ('[[sink]]\ntype = "file"\nname = "f"\npath = "x"', "sink[0].path: expects an absolute path"),
         ("".join(f'[[sink]]\ntype = "file"\nname = "f{i}"\npath = "/x"\n' for i in (1, 2)), "is written by another"),

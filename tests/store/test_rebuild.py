@@ -218,7 +218,7 @@ def test_seq_goes_on_above_what_the_store_told(tmp_path: Path) -> None:
     """What could still be read of the damaged store's numbering counts."""
     raw_log(tmp_path / "raw")
     filled(tmp_path / "store")
-    with Store.open(tmp_path / "store") as store, store._env.write() as txn:
+    with Store.open(tmp_path / "store") as store, store.env.write() as txn:
         txn._txn.put((150).to_bytes(8, "big"), b"no checksum", db=txn._tables[b"outbox"])
     found = opened(tmp_path)
     assert found.uncertain

@@ -302,7 +302,8 @@ def rules_list(
         add(state, "detection", rule.level, "/".join(rule.logsource), rule, reason)
     for statement in plan.statements:
         reason = idle.get(statement.id, "")
-        add("dead" if reason else "active", "statement", statement.level, "", statement, reason)
+        to = f"sink {statement.sink}" if statement.sink else ""
+        add("dead" if reason else "active", "statement", "" if to else statement.level, to, statement, reason)
     lacking = {
         relation.id
         for relation in starved(plan.correlations, (str(row["id"]) for row in rows if row["state"] == "dead"))

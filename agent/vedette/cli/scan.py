@@ -64,7 +64,7 @@ def scan(
     from vedette.model.event import LogSource
     from vedette.runtime.offline.evaluation import evaluate
     from vedette.runtime.offline.scan import as_utf8, events
-    from vedette.runtime.offline.timeline import Timeline
+    from vedette.runtime.offline.timeline import Stated, Timeline
     from vedette.system.compressed import unpacked
 
     engine = _engine_of(rule_paths, keys, Given(pipelines, lookups, functions), route=route, cached=cached)
@@ -115,7 +115,13 @@ def scan(
             click.echo(safe(f"vedette: {path}: {file.damage}"), err=True)
     for correlated in timeline.correlate():
         matches += 1
-        say(correlated.to_row())
+        row = correlated.to_row()
+        if "sink" in row and isinstance(correlated, Stated):
+            row = {
+                **{name: value for name, value in row.items() if name not in ("level", "fields")},
+                "row": correlated.row,
+            }
+        say(row)
     sys.stdout.flush()
     seconds = time.perf_counter() - began
     tally, plan = engine.tally, engine.plan

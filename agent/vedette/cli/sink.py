@@ -14,6 +14,7 @@ from vedette.fleet.overlay import load
 from vedette.model.event import Alert, Entity, LogSource, RawRef
 from vedette.sinks.base import Answer, Outgoing, SinkSettings, Verdict
 from vedette.sinks.opening import opened
+from vedette.system.terminal import json_line
 from vedette.system.wallclock import utc_now
 from vedette.version import __version__
 
@@ -38,7 +39,7 @@ def sink() -> None:
 @config_option
 @click.argument("name")
 def sink_test(config: Path, name: str) -> None:
-    """Send one marked alert to a sink, and print what its receiver answers.
+    """Send one marked alert to a sink, or a row where it takes only these, and print what its receiver answers.
 
     The alert has the rule vedette.sink.test, the level informational and the flag test; no filter applies. It is sent
     by this command, as whoever calls it (best `sudo -u vedette`), whether or not the agent runs: what only the agent's
@@ -50,7 +51,10 @@ def sink_test(config: Path, name: str) -> None:
     sinks = {sink.name: sink for sink in settings.sink}
     if name not in sinks:
         fail(f"no sink {name!r} is configured; there are: {', '.join(sinks) or 'none'}")
-    answer = asyncio.run(_deliver(sinks[name], _alert(settings.agent, name)))
+    alert = _alert(settings.agent, name)
+    if sinks[name].takes == "rows":
+        alert = alert._replace(line=json_line({"test": name, "agent_id": settings.agent.id, "id": alert.id}).encode())
+    answer = asyncio.run(_deliver(sinks[name], alert))
     click.echo(safe(f"{name} ({sinks[name].type}) to {sinks[name].to}: {_SAID[answer.verdict]}"))
     if answer.text:
         click.echo(safe(f"  {answer.text}"))

@@ -311,6 +311,14 @@ def _outside(status: Mapping[str, Any]) -> list[str]:
         )
         if sink["failing"]:
             lines.append(f"         FAILING: {sink['error']}")
+    for sink in status["row_sinks"]:
+        lines.append(
+            f"sink     {sink['name']} ({sink['type']}) to {sink['to']}: {sink['made']} rows made, {sink['delivered']}"
+            f" delivered, {sink['waiting']} waiting ({sink['waiting_bytes']:,} of {sink['max_waiting']:,} bytes),"
+            f" {sink['refused']} refused, {sink['dropped']} dropped"
+        )
+        if sink["failing"]:
+            lines.append(f"         FAILING: {sink['error']}")
     lines += [
         f"plugin   {plugin['plugin']} of {plugin['used']}: {plugin['faults']} faults"
         + (", QUARANTINED" if plugin["quarantined"] else "")

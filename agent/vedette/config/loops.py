@@ -60,7 +60,7 @@ def mistakes(config: Config) -> Iterator[str]:
 
 def _comes_back(sink: SinkSettings, item: InputSettings) -> str:
     """Return the key of ``sink`` by which it sends to where ``item`` takes in; empty: it does not."""
-    from vedette.sinks.settings import FileSink, HttpSink, KafkaSink, SyslogSink
+    from vedette.sinks.settings import FileSink, HttpSink, KafkaSink, MqttSink, SyslogSink
 
     match sink, item:
         case SyslogSink(), SyslogInput():
@@ -73,6 +73,8 @@ def _comes_back(sink: SinkSettings, item: InputSettings) -> str:
         case KafkaSink(), KafkaInput() if any(_names(wanted, sink.topic) for wanted in item.topics):
             pairs = product(map(_broker, sink.brokers), map(_broker, item.brokers))
             return "topic" if any(_same(*pair) for pair in pairs) else ""
+        case MqttSink(), MqttInput() if any(covers(wanted, sink.topic) for wanted in item.topics):
+            return "topic" if _same(_of_url(sink.broker.url), _of_url(item.broker.url)) else ""
         case FileSink(), FileInput() if sink.path:
             from vedette.inputs.files import belongs  # and its decompressors
 

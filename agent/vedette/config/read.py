@@ -298,6 +298,8 @@ class Reader:
         from vedette.sinks.settings import SINK_TYPES
 
         for kind, named, where in self._typed("sink", items, self._with_plugins("sinks", SINK_TYPES)):
+            if any(f.name == "broker" for f in dataclasses.fields(kind)):
+                named.setdefault("broker", "")
             yield self._table(kind, named, where)
 
     def _typed(self, table: str, items: Any, types: Mapping[str, Any]) -> Iterator[tuple[Any, dict[str, Any], str]]:
@@ -330,6 +332,8 @@ RULESET = re.compile(r"[A-Za-z0-9_-]{1,64}")
 FORMAT = re.compile(rf"{DECLARED}[a-z][a-z0-9_-]{{0,63}}")
 """What an input calls a format that a rule set declares; whether one does is known when rules are there."""
 MAX_RULESETS = 100
+MAX_ROWS_WAITING = 1 << 30
+"""Bytes of rows that may wait for all sinks together: the store has room for them."""
 MAX_SINKS = 10
 """Each may have four threads, and the unit bounds those of the agent."""
 
@@ -430,6 +434,8 @@ def _check_sinks(config: Config, mistakes: list[str]) -> None:
         names.add(sink.name)
         if sink.program and sink.program not in config.agent.allow_commands:
             mistakes.append(f"{where}.command: {sink.program!r} is not in agent.allow_commands")
+    if sum(sink.max_waiting for sink in config.sink if sink.takes != "alerts") > MAX_ROWS_WAITING:
+        mistakes.append(f"sink: max_waiting of all that take rows is more than {MAX_ROWS_WAITING >> 20} MiB")
     if len(config.sink) > MAX_SINKS:
         mistakes.append(f"sink: {len(config.sink)} sinks, at most {MAX_SINKS}")
 

@@ -299,7 +299,7 @@ class EnrichSettings:
 
 @dataclass(frozen=True, slots=True)
 class RedactSettings:
-    """What must not leave this host in alerts, evidence and hunts; no overlay changes it."""
+    """What must not leave this host in alerts, rows, evidence and hunts; no overlay changes it."""
 
     action: Literal["mask", "hash", "drop"] = "mask"
     fields: tuple[str, ...] = ()

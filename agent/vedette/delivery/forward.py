@@ -1,4 +1,4 @@
-"""One sink at work: alerts from outbox and ring to its receiver, at its own pace.
+"""One sink at work: alerts from outbox and ring, or rows of statements (``rows.py``), to its receiver, at its own pace.
 
 Delivery: at least once. The sink's place moves behind an alert only when the receiver has taken it, when the filter
 does not want it, or when it is a dead letter. The place is on disk within a second (``runtime/options/sinks.py``), so
@@ -19,17 +19,16 @@ after a kill some alerts come twice, under the same ``alert_id``. Alerts that ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 import structlog
 
 from vedette.delivery.envelope import decode_row
-from vedette.delivery.queue import Outbox
 from vedette.model.counters import Log
 from vedette.sinks.base import Answer, Outgoing, Receiver, SinkSettings, Verdict
 from vedette.sinks.formats import BEGINS
@@ -59,17 +58,31 @@ class _Failed:
     due: float = 0.0
 
 
+class Queue(Protocol):
+    """Where a sink's alerts, or rows, come from, by numbers that ascend."""
+
+    @property
+    def newest_seq(self) -> int: ...
+    def kept(self, after_seq: int, limit: int, /) -> list[tuple[int, bytes]]: ...
+    def watch(self, event: asyncio.Event) -> None: ...
+    def unwatch(self, event: asyncio.Event) -> None: ...
+
+
 class Forwarder:
     """See the module's text."""
 
+    step, noun = READ, "alerts"
+    dead: tuple[str, Sequence[bytes]] = (".ndjson", BEGINS)
+    """How the file of dead letters is called behind the sink's name, and how its lines begin."""
+
     def __init__(
-        self, settings: SinkSettings, receiver: Receiver, place: Place, outbox: Outbox, folder: Path,
+        self, settings: SinkSettings, receiver: Receiver, place: Place, queue: Queue, folder: Path,
         clock: Callable[[], int], *, backoff: tuple[float, float] = BACKOFF,
     ) -> None:  # fmt: skip
         """``folder``: of the dead letters; ``clock``: UTC microseconds."""
         self.settings, self.place = settings, place
-        self._receiver, self._outbox, self._clock = receiver, outbox, clock
-        self._dead = Rotated(folder / f"{settings.name}.ndjson", DEAD_BYTES, 1, BEGINS)
+        self._receiver, self._queue, self._clock = receiver, queue, clock
+        self._dead = Rotated(folder / f"{settings.name}{self.dead[0]}", DEAD_BYTES, 1, self.dead[1])
         self._bounds, self._backoff = backoff, Backoff(backoff)
         self._looked = place.after
         """Every alert up to this seq is done, or in ``_left``."""
@@ -89,7 +102,7 @@ class Forwarder:
             "name": self.settings.name,
             "type": self.settings.type,
             "to": self.settings.to,
-            "waiting": max(0, self._outbox.newest_seq - place.passed),
+            "waiting": max(0, self._queue.newest_seq - place.passed),
             "delivered": place.delivered,
             "refused": place.refused,
             "dropped": place.dropped,
@@ -101,7 +114,7 @@ class Forwarder:
 
     async def run(self) -> None:
         """Until ``stop`` or cancelled. Raises OSError of the store."""
-        self._outbox.watch(self._wake)
+        self._queue.watch(self._wake)
         try:
             while True:
                 self._wake.clear()
@@ -114,7 +127,7 @@ class Forwarder:
                         async with asyncio.timeout(wait):
                             await self._wake.wait()
         finally:
-            self._outbox.unwatch(self._wake)
+            self._queue.unwatch(self._wake)
 
     async def stop(self, deadline: float, task: asyncio.Task[None]) -> None:
         """Deliver what there is now, at most ``deadline`` seconds, but not to a receiver that is away; ``task``, which
@@ -132,8 +145,7 @@ class Forwarder:
         if now < self._not_before:
             return self._not_before - now
         due = [failed for failed in self._left.values() if failed.due <= now]
-        room = self._receiver.batch - len(self._left)
-        new, more = self._read(1 if -PROBES < room <= 0 else room)
+        new, more = self._read(self._room())
         alerts = [failed.alert for failed in due] + new
         if not alerts:
             self._advance()
@@ -149,23 +161,32 @@ class Forwarder:
         await self._settle(list(zip(alerts, answers, strict=True)))
         return 0.0
 
+    def _room(self) -> int:
+        """How many new ones may be tried now."""
+        room = self._receiver.batch - len(self._left)
+        return 1 if -PROBES < room <= 0 else room
+
     def _read(self, most: int) -> tuple[list[Outgoing], bool]:
         """Up to so many new alerts that the filter wants, and whether there may be more."""
         if most <= 0:
             return [], False
         alerts: list[Outgoing] = []
-        entries = self._outbox.kept(self._looked, min(READ, most))
+        entries = self._queue.kept(self._looked, min(self.step, most))
         for seq, data in entries:
-            try:
-                row = decode_row(data)
-            except ValueError as error:
-                log.error(Log.PAYLOAD_UNDECODABLE, seq=seq, sink=self.settings.name, reason=str(error))
-                self.place.refused += 1
-            else:
-                if self.settings.wants(row):
-                    alerts.append(Outgoing(seq, row["alert_id"], row))
+            if (alert := self._outgoing(seq, data)) is not None:
+                alerts.append(alert)
             self._looked = seq
         return alerts, bool(entries)
+
+    def _outgoing(self, seq: int, data: bytes) -> Outgoing | None:
+        """None for one that the filter does not want, or that cannot be read."""
+        try:
+            row = decode_row(data)
+        except ValueError as error:
+            log.error(Log.PAYLOAD_UNDECODABLE, seq=seq, sink=self.settings.name, reason=str(error))
+            self.place.refused += 1
+            return None
+        return Outgoing(seq, row["alert_id"], row) if self.settings.wants(row) else None
 
     async def _settle(self, answered: list[tuple[Outgoing, Answer]]) -> None:
         """Act on the answers."""
@@ -204,18 +225,22 @@ class Forwarder:
     async def _keep_dead(self, dead: list[tuple[Outgoing, str]]) -> None:
         """Keep what is refused. What the disk does not take is logged."""
         now = self._clock()
-        lines = b"".join(
-            orjson.dumps({**alert.row, "refused": {"reason": reason, "at": now}}, option=orjson.OPT_APPEND_NEWLINE)
-            for alert, reason in dead
-        )
+        lines = b"".join(self._dead_line(alert, {"reason": reason, "at": now}) + b"\n" for alert, reason in dead)
         writing = asyncio.create_task(asyncio.to_thread(self._write, lines))
         try:
             await to_its_end(writing)
         except OSError as error:
             log.error(Log.DEAD_LETTER_LOST, sink=self.settings.name, file=str(self._dead.path), reason=str(error))
-        for alert, reason in dead:
+        for alert, _ in dead:
             self.place.refused += 1
             del self._left[alert.seq]
+        self._say_dead(dead)
+
+    def _dead_line(self, alert: Outgoing, refused: Mapping[str, Any]) -> bytes:
+        return orjson.dumps({**alert.row, "refused": refused})
+
+    def _say_dead(self, dead: list[tuple[Outgoing, str]]) -> None:
+        for alert, reason in dead:
             log.error(
                 Log.SINK_REFUSED, sink=self.settings.name, alert=alert.id, reason=reason,
                 action=f"kept in {self._dead.path}, not sent again",
@@ -231,7 +256,7 @@ class Forwarder:
     def _failing(self, reason: str) -> None:
         if not self._error:
             self._since = self._clock()
-            action = "alerts wait, within the store's bounds; retrying"
+            action = f"{self.noun} wait, within the store's bounds; retrying"
             log.error(Log.SINK_FAILING, sink=self.settings.name, to=self.settings.to, reason=reason, action=action)
         self._error = reason or self._error or "no answer"
 

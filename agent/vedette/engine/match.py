@@ -236,10 +236,9 @@ class Engine:
 
     def taken(self, batch: Batch) -> int:
         """A batch is evaluated: its matches."""
-        matches = len(batch.spans) * len(batch.rules)
         self.tally.candidates += len(batch.spans)
-        self.tally.matches += matches
-        return matches
+        self.tally.matches += batch.matches
+        return batch.matches
 
     def alone(self, batch: Batch, number: int, frame: Frame, context: Context) -> Match:
         """One event of a batch, as a match of its first rule."""

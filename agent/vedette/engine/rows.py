@@ -44,6 +44,10 @@ class Batch(NamedTuple):
         """The cursor's place until the events are evaluated, as of ``Joined``."""
         return self.start
 
+    @property
+    def matches(self) -> int:
+        return len(self.spans) * len(self.rules)
+
     def parts(self, most: int) -> Iterator[Batch]:
         """The same events in batches of ``most``, the last of what is left."""
         spans, start = self.spans, self.start

@@ -13,6 +13,7 @@ Promises:
 * **Where reading begins** says ``placement.py``: the further of the two, but for a topic that was deleted and made
   again under its name (its id differs), which is read from its start. Records that were deleted before they were read
   are counted and logged.
+* Records of several partitions go in the order of their times (``aligned.py``), also where they are far behind.
 * While the raw log takes nothing, the partitions are paused; the member stays in its group.
 * It has the group's static membership (``group.instance.id``): an agent that is started again within the session's
   timeout has its partitions at once, and none of them moves.
@@ -37,8 +38,9 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from vedette.decode.codecs import Kind, builtin
+from vedette.decode.codecs import builtin
 from vedette.inputs.acknowledge import DRAIN_SECONDS, Acknowledgements
+from vedette.inputs.aligned import Aligned
 from vedette.inputs.base import Surroundings
 from vedette.inputs.condition import OPENING, WORKS, failing
 from vedette.inputs.placement import Offsets, placed
@@ -99,7 +101,7 @@ class KafkaConsumer:
         # A member that comes again is given the partitions that it had, also where it asks for other topics.
         self._instance = f"{self._client_id}-{crc32(repr(settings.topics).encode()):08x}"
         self._backoff = Backoff(backoff)
-        self._batches = builtin(settings.codec).kinds & {Kind.JSON}
+        self._kinds = builtin(settings.codec).kinds
         self._headers = frozenset(settings.headers)
         self._path = f"kafka:{settings.name}:{settings.group}:"
         self._left = {
@@ -110,6 +112,10 @@ class KafkaConsumer:
         """Where reading was left, by what is stored."""
         self._reading: dict[Place, Reading] = {}
         """The partitions that are assigned; changed by the thread only."""
+        self._aligned: Aligned[Reading, Any] = Aligned()
+        """Records that wait for older ones of other partitions."""
+        self._more = False
+        """Some need not wait for what the brokers send."""
         self._committed = self._looked = 0.0
         self._paused = False
         self._acknowledgements: Acknowledgements[tuple[Reading, int]] = Acknowledgements(agent.intake, self._on_disk)
@@ -217,6 +223,7 @@ class KafkaConsumer:
 
     def _open(self) -> None:
         self._reading.clear()
+        self._aligned = Aligned()
         self._paused = False
         self._looked = time.monotonic()
         settings = self._settings
@@ -228,8 +235,10 @@ class KafkaConsumer:
                 "group.instance.id": self._instance,
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": timeout,
-                "heartbeat.interval.ms": timeout // 3,
+                "heartbeat.interval.ms": min(timeout // 3, 10_000),
+                "max.poll.interval.ms": max(timeout, 300_000),
                 "enable.auto.commit": False,
+                "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "queued.max.messages.kbytes": QUEUE_KIB,
                 "fetch.max.bytes": FETCH_BYTES,
@@ -265,9 +274,11 @@ class KafkaConsumer:
         self._paused = not self._paused
         assigned = self._consumer.assignment()
         (self._consumer.pause if self._paused else self._consumer.resume)(assigned)
+        for reading in self._reading.values():
+            self._aligned.begin(reading)
 
     def _take(self) -> list[tuple[Reading, Part]]:
-        """Return the records that have come, by partition."""
+        """Return the records that go next, by partition; nothing more is asked for while some wait for nobody."""
         consumer = self._consumer
         assert consumer is not None
         now = time.monotonic()
@@ -277,30 +288,39 @@ class KafkaConsumer:
         if now > self._looked + self._settings.look:
             self._looked = now
             self._look()
+        if not self._more:
+            self._receive(consumer)
+        parts = []
+        for reading, messages in {} if self._paused else self._aligned.take(now).items():
+            part = Part((messages[0].topic(), messages[0].partition()))
+            for message in messages:
+                part.add(message, self._kinds, self._settings.key, self._headers)
+            parts.append((reading, part))
+        self._more = bool(parts and self._aligned)
+        return parts
+
+    def _receive(self, consumer: Consumer) -> None:
         first = consumer.poll(POLL_SECONDS)
-        if first is None:
-            if self._away and self._reading:
-                self._ask_again(consumer)
-            return []
-        parts: dict[Reading, Part] = {}
+        if first is None and self._away and self._reading:
+            self._ask_again(consumer)
+        latest = self._agent.clock() // 1000  # no sender's time holds its record back for longer
         message: Any
-        for message in (first, *consumer.consume(BATCH - 1, 0)):
+        for message in () if first is None else (first, *consumer.consume(BATCH - 1, 0)):
+            reading = self._reading.get((message.topic(), message.partition()))
             if (error := message.error()) is not None:
-                self._problem(error)
+                if error.code() != KafkaError._PARTITION_EOF:
+                    self._problem(error)
+                elif reading is not None:
+                    self._aligned.reached_end(reading)
                 continue
-            place = (message.topic(), message.partition())
             offset = message.offset()
-            reading = self._reading.get(place)
             if reading is None or offset < reading.next:  # of a partition that was taken away, or read already
                 continue
             reading.next = offset + 1
-            if (part := parts.get(reading)) is None:
-                part = parts[reading] = Part(place)
-            part.add(message, bool(self._batches), self._settings.key, self._headers)
-        if parts:
+            time_of = min(message.timestamp()[1], latest)
+            self._aligned.add(reading, time_of, len(message.value() or b""), message)
             self._backoff.reset()
             self._works()
-        return list(parts.items())
 
     def _commit(self, consumer: Consumer, *, wait: bool = False) -> None:
         """``wait``: until the broker has answered, unless none does."""
@@ -390,6 +410,7 @@ class KafkaConsumer:
                 begun.append(TopicPartition(*place, begin.offset))
                 reading = Reading(now, begin.offset, offsets.committed, offsets.committed)
                 self._reading[place] = reading
+                self._aligned.begin(reading)
                 # A kill before the first record leaves no hole, and what is gone is counted once. What lies before the
                 # beginning may be on its way to the disk still.
                 self._loop.call_soon_threadsafe(self._acknowledgements.owe, [(reading, begin.offset)])
@@ -417,7 +438,8 @@ class KafkaConsumer:
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Partitions are another's already."""
         for partition in partitions:
-            self._reading.pop((partition.topic, partition.partition), None)
+            if reading := self._reading.pop((partition.topic, partition.partition), None):
+                self._aligned.drop(reading)
         consumer.incremental_unassign(partitions)
 
     def _topic_ids(self, topics: set[str]) -> dict[str, str]:

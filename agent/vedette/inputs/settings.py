@@ -197,8 +197,7 @@ class KafkaInput(KafkaSettings, InputSettings):
     from_start: bool = True
     key: bool = False
     headers: tuple[str, ...] = ()
-    session_timeout: ClassVar[float] = 30.0
-    """Seconds after which the group gives a silent member's partitions to others; no setting."""
+    session_timeout: Seconds = 30.0
     look: ClassVar[float] = 60.0
     """Seconds between two looks whether a topic has been made again; no setting."""
 
@@ -219,6 +218,8 @@ class KafkaInput(KafkaSettings, InputSettings):
                 yield f".topics: {topic!r}: not a regular expression: {error}"
         if not self.group:
             yield ".group: must not be empty"
+        if not 6 <= self.session_timeout <= 1800:
+            yield f".session_timeout: expects 6s to 30m, as brokers do by default, not {self.session_timeout:g}s"
         if len(self.headers) > MAX_HEADERS:
             yield f".headers: {len(self.headers)} names, at most {MAX_HEADERS}"
         yield from self.kafka_mistakes()

@@ -36,6 +36,8 @@ class Dropped(StrEnum):
     KERNEL = "kernel"  # the socket buffer overflowed (read from the kernel)
     VACUUMED = "vacuumed"  # deleted from systemd's journal or from Kafka before it was read
     MISSED = "missed"  # an audit event while the agent did not listen (its numbers show it)
+    UNWANTED = "unwanted"  # an MQTT message under way when its filter left `topics`
+    UNFRAMED = "unframed"  # the raw log has no frame for it, however little is in it
     UNWRITTEN = "unwritten"  # held in memory for a raw log that took nothing when the process ended
 
 
@@ -74,6 +76,7 @@ class Log(StrEnum):
     FRAMING_ERROR = "framing_error"
     PUSH_REFUSED = "push_refused"
     EVENT_CUT = "event_cut"
+    EVENT_DROPPED = "event_dropped"
     FILE_ENCODED = "file_encoded"
     FILE_OPENED = "file_opened"
     FILE_ROTATED = "file_rotated"
@@ -165,6 +168,7 @@ class Log(StrEnum):
     SINK_RECOVERED = "sink_recovered"
     SINK_REFUSED = "sink_refused"
     SINK_DROPPED = "sink_dropped"
+    SINK_MISSING = "sink_missing"
     PLUGIN_FAILED = "plugin_failed"
     PLUGIN_QUARANTINED = "plugin_quarantined"
     RESPONSE = "response"

@@ -44,6 +44,8 @@ class Flag(IntFlag):
 
 
 NO_FLAGS = Flag(0)
+FULL = 1 << 8
+"""Above the bits of all flags."""
 
 
 class FilePosition(NamedTuple):
@@ -91,7 +93,8 @@ class Chunk:
     origin_of: array[int] | None = None
     """``array('H')``: per event an index into ``origins``; None when all events come from ``origins[0]``."""
     marks: tuple[tuple[int, int], ...] = ()
-    """Sparse ``(start position of the event in data, Flag bits)``, ascending."""
+    """Sparse ``(start position of the event in data, Flag bits)``, ascending. DUP of an event with a packet identifier
+    (0 is none) is that of all behind it with the same: of a message's events."""
     message_ids: array[int] | None = None
     """``array('H')``: per event its MQTT packet identifier; None for other inputs."""
     file: FilePosition | None = None
@@ -138,8 +141,14 @@ class Chunk:
 
     def flags(self, start: int) -> Flag:
         """The flags of the event that starts at ``start``."""
-        at = bisect_right(self.marks, (start,))
-        return Flag(self.marks[at][1]) if self.marks[at : at + 1] and self.marks[at][0] == start else NO_FLAGS
+        at = bisect_right(self.marks, (start, FULL)) - 1
+        if at < 0:
+            return NO_FLAGS
+        position, bits = self.marks[at]
+        ids = self.message_ids
+        if position < start and (ids is None or not 0 < ids[self.index(position)] == ids[self.index(start)]):
+            return NO_FLAGS
+        return Flag(bits if position == start else bits & Flag.DUP)
 
 
 class Frame(NamedTuple):

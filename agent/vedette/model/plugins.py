@@ -62,7 +62,8 @@ class Sink(Protocol):
 
     def send(self, alerts: Sequence[Mapping[str, Any]]) -> Sequence[Any] | None:
         """Alerts (docs/alert.md) to the receiver. Returns when it has them: None for all of them, or one ``Answer``
-        for each. What it raises is a fault: all of them are tried again, under the same ``alert_id``."""
+        for each. What it raises is a fault: all of them are tried again, under the same ``alert_id``. With ``takes =
+        "rows"`` these are rows of statements: ``row_id`` and the ``row``."""
 
     def close(self) -> None:
         """Let go of connections and files."""

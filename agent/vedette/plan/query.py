@@ -369,10 +369,11 @@ class Match(Node):
 
 @dataclass(frozen=True)
 class Statement:
-    """A query whose rows are alerts. ``digest`` covers its meaning, not its texts.
+    """A query whose rows are alerts, or with ``sink`` rows for the sink of this name: JSON objects of the columns of
+    ``root``. ``digest`` covers its meaning, not its texts.
 
-    Columns of ``root`` named ``level``, ``title`` and ``tags`` (a text, tags by commas) go before the statement's own;
-    all others are the alert's fields. ``entities``: pairs of a column and the kind of entity that it names.
+    Of an alert, columns of ``root`` named ``level``, ``title`` and ``tags`` (a text, tags by commas) go before the
+    statement's own; all others are its fields. ``entities``: pairs of a column and the kind of entity that it names.
     """
 
     id: str
@@ -385,6 +386,7 @@ class Statement:
     line: int
     entities: tuple[tuple[str, str], ...] = ()
     suppress: Suppress | None = None
+    sink: str = ""
 
     noun: ClassVar[str] = "statement"
 

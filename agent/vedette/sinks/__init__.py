@@ -1,5 +1,5 @@
-"""Transport out: alerts to webhooks, syslog, OTLP, Kafka, files and commands of the site, beside the uplink.
+"""Transport out: alerts and rows to webhooks, syslog, OTLP, Kafka, MQTT, files and commands, beside the uplink.
 
-A sink takes an alert only when its receiver has answered for it, says why when not, and never raises for a receiver.
-Imports: kafka, model, system.
+A sink takes one only when its receiver has answered for it, says why when not, and never raises for a receiver.
+Imports: kafka, model, mqtt, system.
 """

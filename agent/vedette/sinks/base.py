@@ -10,14 +10,14 @@ sent. Which of these an answer is belongs to the type; when to try again does no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-from vedette.model.settings import Name
+from vedette.model.settings import Name, Size
 
 LEVELS = ("informational", "low", "medium", "high", "critical")
 MAX_TEXT = 500
@@ -25,11 +25,13 @@ MAX_TEXT = 500
 
 
 class Outgoing(NamedTuple):
-    """An alert on its way: ``row`` has the columns of ``delivery.envelope.ALERT``."""
+    """An alert on its way: ``row`` has the columns of ``delivery.envelope.ALERT``. Or a row of a statement: ``line`` is
+    its JSON object, and ``row`` says of which agent it is."""
 
     seq: int
     id: str
     row: Mapping[str, Any]
+    line: bytes = b""
 
 
 class Verdict(Enum):
@@ -54,7 +56,7 @@ class Receiver(Protocol):
 
     @property
     def batch(self) -> int:
-        """Alerts that one ``deliver`` may be given."""
+        """Alerts that one ``deliver`` may be given; a ``row_batch`` says how many rows, where these are more."""
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
         """An answer for each, in order. May be cancelled, which ends what is under way at once."""
@@ -65,9 +67,11 @@ class Receiver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings(ABC):
-    """A table ``[[sink]]``; what all types have. An empty filter lets everything through."""
+    """A table ``[[sink]]``; what all types have. An empty filter lets everything through; it is one of alerts."""
 
     name: Name
+    takes: Literal["alerts", "rows", "both"] = "alerts"
+    max_waiting: Size = 256 << 20
     level: Literal["informational", "low", "medium", "high", "critical"] = "informational"
     rules: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -120,16 +124,6 @@ def fits(of: Filter, level: str, rule_id: str, tags: Iterable[str]) -> bool:
     if of.rules and not any(fnmatchcase(rule_id, pattern) for pattern in of.rules):
         return False
     return not of.tags or any(fnmatchcase(tag, pattern) for tag in tags for pattern in of.tags)
-
-
-async def one_by_one(alerts: Sequence[Outgoing], send: Callable[[Outgoing], Awaitable[Answer]]) -> list[Answer]:
-    """Send alerts one after the other; once the receiver is away, the others are not sent."""
-    answers: list[Answer] = []
-    for alert in alerts:
-        answers.append(await send(alert))
-        if answers[-1].verdict is Verdict.LATER:
-            break
-    return answers + [Answer(Verdict.UNTRIED)] * (len(alerts) - len(answers))
 
 
 def secret(path: Path) -> str:

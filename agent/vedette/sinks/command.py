@@ -1,9 +1,9 @@
 """``[[sink]] type = "command"``: its receiver. A program of this host, run for each alert with its JSON on standard
-input.
+input; of rows for many together, a line each.
 
 It runs only what ``agent.allow_commands`` of the local file names, which no document of the centre changes. No shell:
 the words of ``command`` are the program's arguments as they stand, and nothing of an alert is among them. Its
-environment is ``PATH``, ``LANG`` and ``VEDETTE_ALERT_ID``.
+environment is ``PATH``, ``LANG`` and ``VEDETTE_ALERT_ID``, of rows ``VEDETTE_ROW_ID``, the first one's.
 
 Delivery: exit code 0 takes the alert, 65 (EX_DATAERR of sysexits.h) refuses it for good, any other means later. What
 takes longer than ``timeout`` is killed with its process group; ``max_memory`` bounds the address space of each process,
@@ -40,21 +40,23 @@ _START = (
 
 
 class Command:
-    """A program, run for each alert."""
+    """A program, run for each alert, or for many rows."""
 
-    batch = 20
+    batch, row_batch = 20, 1000
 
     def __init__(self, settings: CommandSink) -> None:
         self._settings = settings
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
-        return [await self._run(alert) for alert in alerts]
+        if alerts[0].line:
+            return [await self._run("ROW", alerts[0].id, b"\n".join(row.line for row in alerts))] * len(alerts)
+        return [await self._run("ALERT", alert.id, orjson.dumps(alert.row)) for alert in alerts]
 
-    async def _run(self, alert: Outgoing) -> Answer:
+    async def _run(self, noun: str, id: str, lines: bytes) -> Answer:
         settings = self._settings
         environment = {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8",
-            "VEDETTE_ALERT_ID": alert.id,
+            f"VEDETTE_{noun}_ID": id,
         }  # fmt: skip
         with _Ear() as ear:
             try:
@@ -67,7 +69,7 @@ class Command:
                 return Answer(Verdict.LATER, f"{settings.program}: {error}")
             try:
                 async with asyncio.timeout(settings.timeout):
-                    _, code = await asyncio.gather(_feed(process, orjson.dumps(alert.row) + b"\n"), _ended(process))
+                    _, code = await asyncio.gather(_feed(process, lines + b"\n"), _ended(process))
             except TimeoutError:
                 return Answer(Verdict.LATER, f"ran for more than {settings.timeout:g} s and was killed")
             finally:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from vedette.sinks.base import Outgoing
 from vedette.sinks.templates import summary, written
 
 Row = Mapping[str, Any]
@@ -22,6 +23,8 @@ _CEF_ENTITY = {"ip": "src", "user": "suser", "domain": "destinationDnsDomain", "
                "user_agent": "requestClientApplication"}  # fmt: skip
 BEGINS = (*(b'{"schema_version":%d,"alert_id":"' % version for version in range(1, 100)), b"CEF:0|Vedette|Vedette|")
 """How the lines below begin, of every version; no other program's lines do, be they JSON with a ``schema_version``."""
+ROW_BEGINS = (b'{"',)
+"""How the lines of a file of rows begin."""
 MAX_CEF = 1023
 """Characters of one CEF value, the shortest bound among its dictionary's texts that are used here."""
 
@@ -29,6 +32,11 @@ MAX_CEF = 1023
 def json_line(row: Row) -> bytes:
     """The row, as ``vedette alerts --json`` prints it."""
     return orjson.dumps(row)
+
+
+def formed(alert: Outgoing, form: str, version: str) -> bytes:
+    """A row's JSON object, or an alert in the form ``json`` or ``cef``."""
+    return alert.line or (cef(alert.row, version) if form == "cef" else json_line(alert.row))
 
 
 def cef(row: Row, version: str) -> bytes:
@@ -71,10 +79,12 @@ def _cef_value(text: str) -> str:
 
 
 def syslog_message(row: Row, message: bytes, facility: str) -> bytes:
-    """RFC 5424 with the host of the event, ``vedette`` as the program, and the kind of the alert as MSGID."""
+    """RFC 5424 with the host of the event, ``vedette`` as the program, and the kind of the alert, or ``row``, as MSGID;
+    a row has no time of its own."""
     priority = FACILITIES[facility] * 8 + _SEVERITY.get(row["level"], 6)
     host = re.sub(r"[^\x21-\x7e]", "", row["host"] or row["agent_id"])[:255] or "-"
-    return f"<{priority}>1 {written(row['event_time'])} {host} vedette - {row['kind']} - ".encode() + message
+    time = written(row["event_time"]) if "event_time" in row else "-"
+    return f"<{priority}>1 {time} {host} vedette - {row['kind']} - ".encode() + message
 
 
 def short(row: Row) -> Row:

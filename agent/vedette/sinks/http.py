@@ -13,7 +13,7 @@ says.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import urllib3
 
-from vedette.sinks.base import MAX_TEXT, Answer, Verdict
+from vedette.sinks.base import MAX_TEXT, Answer, Outgoing, Verdict
 from vedette.system.https import Connections, reason, retry_after
 
 MAX_ANSWER = 4096
@@ -139,3 +139,15 @@ class Lines:
     def close(self) -> None:
         for line in self._all:
             line.close()
+
+
+async def together(alerts: Sequence[Outgoing], send: Callable[[Sequence[Outgoing]], Awaitable[Answer]]) -> list[Answer]:
+    """Send alerts in one piece; what is refused so, in halves, that a bad one takes no other with it."""
+    answer = await send(alerts)
+    half = len(alerts) // 2
+    if answer.verdict is not Verdict.REFUSED or not half:
+        return [answer] * len(alerts)
+    answers = await together(alerts[:half], send)
+    if answers[-1].verdict in (Verdict.LATER, Verdict.UNTRIED):
+        return answers + [Answer(Verdict.UNTRIED)] * (len(alerts) - half)
+    return answers + await together(alerts[half:], send)

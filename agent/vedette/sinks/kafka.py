@@ -1,7 +1,8 @@
 """``[[sink]] type = "kafka"``: its receiver.
 
 An alert is a record of the topic, the JSON object that other sinks send; its key is the agent's id, the rule's, or the
-alert's first entity, so that what has one key stays in order; its headers are ``alert_id`` and ``level``. TAKEN: all
+alert's first entity, so that what has one key stays in order; its headers are ``alert_id`` and ``level``. A row of a
+statement is its JSON object, with the text of the column ``row_key`` as its key and the header ``row_id``. TAKEN: all
 in-sync replicas have it (``acks=all``, an idempotent producer). What is not confirmed within ``timeout`` is LATER, and
 may be there then, so that a reader may see an alert twice, under one id. REFUSED is what is too large for the topic, or
 what the brokers call invalid.
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import orjson
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from vedette.kafka.client import configuration, reason
@@ -22,7 +24,7 @@ from vedette.sinks.formats import json_line
 from vedette.sinks.settings import KafkaSink
 from vedette.system.ending import to_its_end
 
-BATCH = 500
+BATCH, ROW_BATCH = 500, 5000
 MAX_RECORD = 16 << 20
 """Bytes that librdkafka sends: the brokers have the say (``max.message.bytes``, by default 1 MiB)."""
 _NEVER = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG})
@@ -32,7 +34,7 @@ _NEVER = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, Ka
 class KafkaTopic:
     """A topic, and the producer of its records."""
 
-    batch = BATCH
+    batch, row_batch = BATCH, ROW_BATCH
 
     def __init__(self, settings: KafkaSink, version: str) -> None:
         self._settings = settings
@@ -76,16 +78,15 @@ class KafkaTopic:
         topic = self._settings.topic
         answers = [Answer(Verdict.UNTRIED)] * len(alerts)
         for i, alert in enumerate(alerts):
-            headers = {"alert_id": alert.id, "level": alert.row["level"]}
             heard = partial(self._heard, answers, i)
+            if alert.line:
+                value, key = alert.line, row_key(alert.line, self._settings.row_key)
+                headers: dict[str, str | bytes | None] = {"row_id": alert.id}
+            else:
+                value, key = json_line(alert.row), key_of(alert.row, self._settings.key)
+                headers = {"alert_id": alert.id, "level": alert.row["level"]}
             try:
-                producer.produce(
-                    topic,
-                    json_line(alert.row),
-                    key_of(alert.row, self._settings.key),
-                    headers=headers,
-                    on_delivery=heard,
-                )
+                producer.produce(topic, value, key, headers=headers, on_delivery=heard)
             except KafkaException as error:
                 heard(error.args[0], None)
             except BufferError:
@@ -124,12 +125,18 @@ class KafkaTopic:
                     "message.timeout.ms": int(self._settings.timeout * 1000),
                     "message.max.bytes": MAX_RECORD,
                     "topic.metadata.propagation.max.ms": int(self._settings.timeout * 500),
-                    "queue.buffering.max.messages": 2 * BATCH,
+                    "queue.buffering.max.messages": 2 * ROW_BATCH,
                     "allow.auto.create.topics": False,
                     "error_cb": self._error,
                 }
             )
         return self._producer
+
+
+def row_key(line: bytes, column: str) -> str | None:
+    """The text of a column; None for none, and where it is NULL."""
+    value = orjson.loads(line).get(column) if column else None
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def key_of(row: Mapping[str, Any], key: str) -> str:

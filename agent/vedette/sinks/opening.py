@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vedette.sinks.base import Receiver, SinkSettings
-from vedette.sinks.settings import CommandSink, FileSink, KafkaSink, OtlpSink, SyslogSink, WebhookSink
+from vedette.sinks.settings import CommandSink, FileSink, KafkaSink, MqttSink, OtlpSink, SyslogSink, WebhookSink
 
 
 def opened(settings: SinkSettings, version: str) -> Receiver:
@@ -32,6 +32,10 @@ def opened(settings: SinkSettings, version: str) -> Receiver:
             from vedette.sinks.command import Command
 
             return Command(settings)
+        case MqttSink():
+            from vedette.sinks.mqtt import MqttTopic
+
+            return MqttTopic(settings)
         case KafkaSink():
             from vedette.sinks.kafka import KafkaTopic
 

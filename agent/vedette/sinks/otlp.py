@@ -1,8 +1,8 @@
 """``[[sink]] type = "otlp"``: its receiver. Alerts as log records of OpenTelemetry, over OTLP/HTTP in its JSON
-encoding.
+encoding; rows of statements with their JSON as the body and their columns as attributes.
 
 Delivery: one request holds up to ``BATCH`` alerts, and the collector's 2xx is its word for all of them. A request that
-it refuses for good is sent again alert by alert, so that one bad record does not take the others with it. What a
+it refuses for good is sent again in halves, so that one bad record does not take the others with it. What a
 partial success rejects is not sent again, as the specification wants; the collector does not say which records those
 are. A 2xx whose body is longer than MAX_ANSWER, or is no answer of OTLP, is nobody's word for anything: see ``_post``.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,13 +19,13 @@ import orjson
 import structlog
 
 from vedette.model.counters import Log
-from vedette.sinks.base import MAX_TEXT, Answer, Outgoing, Verdict, one_by_one, secret
-from vedette.sinks.http import Lines, Server
+from vedette.sinks.base import MAX_TEXT, Answer, Outgoing, Verdict, secret
+from vedette.sinks.http import Lines, Server, together
 from vedette.sinks.settings import OtlpSink
 
 log = structlog.get_logger()
 
-BATCH = 200
+BATCH, ROW_BATCH = 200, 1000
 MAX_ANSWER = 64 << 10
 """Bytes of a collector's answer that are read: what a partial success says may be long."""
 SEVERITY = {"informational": 9, "low": 10, "medium": 13, "high": 17, "critical": 21}
@@ -34,7 +35,7 @@ SEVERITY = {"informational": 9, "low": 10, "medium": 13, "high": 17, "critical":
 class Otlp:
     """A collector of OpenTelemetry."""
 
-    batch = BATCH
+    batch, row_batch = BATCH, ROW_BATCH
 
     def __init__(self, settings: OtlpSink, version: str) -> None:
         self._settings = settings
@@ -46,14 +47,11 @@ class Otlp:
             token = await asyncio.to_thread(secret, self._settings.token_file) if self._settings.token_file else ""
         except (OSError, ValueError) as error:
             return [Answer(Verdict.LATER, str(error))] * len(alerts)
-        answer = await self._post(alerts, token)
-        if answer.verdict is not Verdict.REFUSED or len(alerts) == 1:
-            return [answer] * len(alerts)
-        return await one_by_one(alerts, lambda alert: self._post([alert], token))
+        return await together(alerts, lambda some: self._post(some, token))
 
     async def _post(self, alerts: Sequence[Outgoing], token: str) -> Answer:
         settings = self._settings
-        body = gzip.compress(orjson.dumps(document([alert.row for alert in alerts], self._version)), 1, mtime=0)
+        body = gzip.compress(orjson.dumps(document(alerts, self._version)), 1, mtime=0)
         headers = {
             "Content-Type": "application/json", "Content-Encoding": "gzip", "User-Agent": f"vedette/{self._version}",
         }  # fmt: skip
@@ -83,15 +81,15 @@ class Otlp:
         self._lines.close()
 
 
-def document(rows: Sequence[Mapping[str, Any]], version: str) -> Any:
-    """An ExportLogsServiceRequest. Rows of one agent, as all are."""
-    first = rows[0]
+def document(alerts: Sequence[Outgoing], version: str) -> Any:
+    """An ExportLogsServiceRequest. Alerts or rows of one agent, as all are."""
+    first = alerts[0].row
     resource = {
         "service.name": "vedette", "service.version": version, "service.instance.id": first["agent_id"],
         "vedette.fleet": first["fleet"], "vedette.site": first["site"],
     }  # fmt: skip
     scope = {"name": "vedette", "version": version}
-    records = [_record(row) for row in rows]
+    records = [_of_line(alert) if alert.line else _record(alert.row) for alert in alerts]
     return {
         "resourceLogs": [
             {
@@ -100,6 +98,16 @@ def document(rows: Sequence[Mapping[str, Any]], version: str) -> Any:
             }
         ]
     }
+
+
+def _of_line(row: Outgoing) -> dict[str, Any]:
+    """Of a statement: its JSON as the body, its columns as attributes."""
+    attributes = {"log.record.uid": row.id, **orjson.loads(row.line)}
+    now = time.time_ns()
+    return {
+        "observedTimeUnixNano": str(now), "severityNumber": SEVERITY["informational"], "severityText": "informational",
+        "body": {"stringValue": row.line.decode()}, "attributes": _attributes(attributes),
+    }  # fmt: skip
 
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,9 +142,20 @@ def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _value(value: Any) -> dict[str, Any]:
-    if isinstance(value, list):
-        return {"arrayValue": {"values": [_value(item) for item in value]}}
-    return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}
+    match value:
+        case list():
+            return {"arrayValue": {"values": [_value(item) for item in value]}}
+        case dict():
+            return {"kvlistValue": {"values": _attributes(value)}}
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case float():
+            return {"doubleValue": value}
+        case None:
+            return {}
+    return {"stringValue": value}
 
 
 def _rejected(text: str) -> int | None:

@@ -1,4 +1,4 @@
-"""``[[sink]]`` of a plugin's type: a thread of its own in which the plugin is called.
+"""``[[sink]]`` of a plugin's type: a thread of its own in which the plugin is called, with alerts or rows.
 
 Delivery: TAKEN when ``send`` returned None, else what it answered. What it raises, answers wrongly, or does not answer
 within ``timeout`` is a fault: its alerts are tried again. A call that hangs is left behind; while it hangs, nothing
@@ -18,6 +18,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 import structlog
 
 from vedette.model.counters import Log
@@ -72,7 +73,7 @@ class PluginReceiver:
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
         if self._health.condemned:
             return [Answer(Verdict.LATER, self._health.error or "", QUARANTINE_SECONDS)] * len(alerts)
-        rows = [deepcopy(dict(alert.row)) for alert in alerts]
+        rows = [_row(alert) if alert.line else deepcopy(dict(alert.row)) for alert in alerts]
         try:
             answers = _checked(await self._ask(lambda: self._sent(rows), self._settings.timeout), len(alerts))
         except Exception as error:  # of the plugin, whatever it is
@@ -139,6 +140,10 @@ def _settle(answer: asyncio.Future[Any], result: Any, error: Exception | None) -
             error = RuntimeError(repr(error))
         answer.set_exception(error)
         answer.exception()  # of a call that nobody waits for any more
+
+
+def _row(row: Outgoing) -> dict[str, Any]:
+    return {"row_id": row.id, "row": orjson.loads(row.line)}
 
 
 def _checked(answers: Any, count: int) -> list[Answer]:

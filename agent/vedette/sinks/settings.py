@@ -15,9 +15,12 @@ from urllib.parse import urlsplit
 
 from vedette.kafka.settings import TOPIC, KafkaSettings
 from vedette.model.settings import Address, Seconds, Size
+from vedette.mqtt.settings import MqttSettings
 from vedette.sinks.base import SinkSettings
 
 PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
+MAX_TOPIC = 65_535
+"""Bytes (MQTT 5, 1.5.4)."""
 ENTITIES = ("host", "ip", "user", "domain", "url", "hash", "user_agent", "device")
 
 
@@ -45,8 +48,9 @@ class HttpSink(SinkSettings):
 
 @dataclass(frozen=True, slots=True)
 class WebhookSink(HttpSink):
-    """A POST an alert, in the form of ``template``."""
+    """A POST an alert, in the form of ``template``; or for many rows."""
 
+    row_format: Literal["ndjson", "json"] = "ndjson"
     url_file: Path | None = None
     template: Literal["generic", "slack", "teams", "pagerduty"] = "generic"
     secret_file: Path | None = None
@@ -68,6 +72,8 @@ class WebhookSink(HttpSink):
             yield ": expects url or url_file, and not both"
         if self.template == "pagerduty" and self.token_file is None:
             yield ".token_file: missing; the template pagerduty needs the integration's routing key"
+        if self.takes != "alerts" and self.template != "generic":
+            yield f".takes: rows have no form of {self.template}"
         yield from HttpSink.mistakes(self)
 
 
@@ -141,6 +147,8 @@ class FileSink(SinkSettings):
     def mistakes(self) -> Iterator[str]:
         if self.path is None or not self.path.is_absolute():
             yield ".path: expects an absolute path"
+        if self.takes == "both":
+            yield ".takes: a file holds alerts or rows, not both: make two sinks of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +182,7 @@ class KafkaSink(KafkaSettings, SinkSettings):
 
     topic: str = ""
     key: Literal["agent_id", "entity", "rule_id"] = "agent_id"
+    row_key: str = ""
     timeout: Seconds = 10.0
 
     type: ClassVar[str] = "kafka"
@@ -194,8 +203,29 @@ class KafkaSink(KafkaSettings, SinkSettings):
         yield from self.kafka_mistakes()
 
 
+@dataclass(frozen=True, slots=True)
+class MqttSink(SinkSettings):
+    """Messages of a topic of an MQTT broker."""
+
+    broker: MqttSettings = MqttSettings()
+    topic: str = ""
+    timeout: Seconds = 10.0
+
+    type: ClassVar[str] = "mqtt"
+
+    @property
+    def to(self) -> str:
+        return f"{self.broker.url}/{self.topic}"
+
+    def mistakes(self) -> Iterator[str]:
+        if not self.topic or len(self.topic.encode()) > MAX_TOPIC or not self.topic.isprintable():
+            yield ".topic: missing; expects a topic's name"
+        elif {"+", "#"} & {*self.topic}:
+            yield f".topic: expects the name of one topic, not the filter {self.topic!r}"
+
+
 SINK_TYPES: Mapping[str, type[SinkSettings]] = {
-    kind.type: kind for kind in (WebhookSink, SyslogSink, OtlpSink, KafkaSink, FileSink, CommandSink)
+    kind.type: kind for kind in (WebhookSink, SyslogSink, OtlpSink, KafkaSink, MqttSink, FileSink, CommandSink)
 }
 
 

@@ -1,5 +1,5 @@
-"""``[[sink]] type = "syslog"``: its receivers. Alerts as messages of RFC 5424 over TLS (RFC 5425), TCP (RFC 6587,
-octet-counted) or UDP.
+"""``[[sink]] type = "syslog"``: its receivers. Alerts, and rows with their JSON, as messages of RFC 5424 over
+TLS (RFC 5425), TCP (RFC 6587, octet-counted) or UDP.
 
 Delivery: syslog has no answers. Over TLS and TCP an alert counts as taken when the receiver's kernel has acknowledged
 its last byte; what a receiver then loses by itself nobody can tell. When a connection breaks, all that it was given
@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from vedette.model.settings import split_address
-from vedette.sinks.base import Answer, Outgoing, Verdict, one_by_one
-from vedette.sinks.formats import cef, json_line, short, syslog_message
+from vedette.sinks.base import Answer, Outgoing, Verdict
+from vedette.sinks.formats import formed, short, syslog_message
 from vedette.sinks.settings import SyslogSink
 
-BATCH = 100
+BATCH, ROW_BATCH = 100, 1000
 MAX_DATAGRAM = 60_000
 """Bytes; what IP carries is little more."""
 LOOK_SECONDS = 0.01
@@ -32,7 +32,7 @@ LOOK_SECONDS = 0.01
 class Stream:
     """TLS or TCP: one connection, made again after any failure, with certificates read again."""
 
-    batch = BATCH
+    batch, row_batch = BATCH, ROW_BATCH
 
     def __init__(self, settings: SyslogSink, version: str) -> None:
         self._settings = settings
@@ -93,8 +93,8 @@ class Stream:
 
 
 def _message(settings: SyslogSink, alert: Outgoing, version: str, *, brief: bool = False) -> bytes:
-    row = short(alert.row) if brief else alert.row
-    return syslog_message(row, cef(row, version) if settings.format == "cef" else json_line(row), settings.facility)
+    row = short(alert.row) if brief and not alert.line else alert.row
+    return syslog_message(row, formed(alert._replace(row=row), settings.format, version), settings.facility)
 
 
 async def _acknowledged(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -119,7 +119,13 @@ class Datagrams:
         self._socket: socket.socket | None = None
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
-        return await one_by_one(alerts, self._send)
+        """One after the other; once the receiver is away, the others are not sent."""
+        answers: list[Answer] = []
+        for alert in alerts:
+            answers.append(await self._send(alert))
+            if answers[-1].verdict is Verdict.LATER:
+                break
+        return answers + [Answer(Verdict.UNTRIED)] * (len(alerts) - len(answers))
 
     async def _send(self, alert: Outgoing) -> Answer:
         message = _message(self._settings, alert, self._version)

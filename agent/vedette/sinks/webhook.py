@@ -1,7 +1,10 @@
 """``[[sink]] type = "webhook"``: its receiver.
 
 One POST an alert, a few at a time over connections that are kept. Each carries the alert's id as ``Idempotency-Key``
-and ``webhook-id``, the same however often it comes. With ``secret_file`` it is signed as Standard Webhooks
+and ``webhook-id``, the same however often it comes. Rows of statements go many in a POST, as lines of JSON or an array;
+its key is the id of the first and the number of the last, since what is sent again after a kill may hold more.
+
+With ``secret_file`` it is signed as Standard Webhooks
 (https://www.standardwebhooks.com) has it: ``webhook-signature: v1,BASE64`` is HMAC-SHA-256 of ``ID.TIMESTAMP.BODY``,
 with the Unix seconds of ``webhook-timestamp``; any of its libraries verifies it.
 """
@@ -19,18 +22,18 @@ from pathlib import Path
 import orjson
 
 from vedette.sinks.base import Answer, Outgoing, Verdict, secret
-from vedette.sinks.http import Lines, Server
+from vedette.sinks.http import Lines, Server, together
 from vedette.sinks.settings import PAGERDUTY, WebhookSink, url_mistakes
 from vedette.sinks.templates import TEMPLATES
 
 PARALLEL = 4
-BATCH = 20
+BATCH, ROW_BATCH = 20, 1000
 
 
 class Webhook:
     """A receiver of POSTs."""
 
-    batch = BATCH
+    batch, row_batch = BATCH, ROW_BATCH
 
     def __init__(self, settings: WebhookSink, version: str) -> None:
         self._settings = settings
@@ -44,26 +47,33 @@ class Webhook:
         except (OSError, ValueError) as error:
             return [Answer(Verdict.LATER, str(error))] * len(alerts)
         server = Server(url, settings.ca_file, settings.cert_file, settings.key_file, settings.proxy, settings.timeout)
-        lines = self._lines
         paused = False
+
+        async def send(id: str, body: bytes, form: str) -> Answer:
+            headers = {"Content-Type": form, "User-Agent": self._agent, "Idempotency-Key": id, "webhook-id": id}
+            if token and settings.template != "pagerduty":
+                headers["Authorization"] = f"Bearer {token}"
+            if key:
+                headers |= signed(key, id, int(time.time()), body)
+            return (await self._lines.post(server, body, headers)).answer()
 
         async def post(alert: Outgoing) -> Answer:
             nonlocal paused
             if paused:
                 return Answer(Verdict.UNTRIED)
             body = orjson.dumps(TEMPLATES[settings.template](alert.row, token))
-            headers = {
-                "Content-Type": "application/json", "User-Agent": self._agent, "Idempotency-Key": alert.id,
-                "webhook-id": alert.id,
-            }  # fmt: skip
-            if token and settings.template != "pagerduty":
-                headers["Authorization"] = f"Bearer {token}"
-            if key:
-                headers |= signed(key, alert.id, int(time.time()), body)
-            answer = (await lines.post(server, body, headers)).answer()
+            answer = await send(alert.id, body, "application/json")
             paused = paused or answer.wait > 0
             return answer
 
+        async def post_rows(rows: Sequence[Outgoing]) -> Answer:
+            id, lines = f"{rows[0].id}-{rows[-1].seq}", [row.line for row in rows]
+            if settings.row_format == "json":
+                return await send(id, b"[%b]" % b",".join(lines), "application/json")
+            return await send(id, b"".join(line + b"\n" for line in lines), "application/x-ndjson")
+
+        if alerts[0].line:
+            return await together(alerts, post_rows)
         answers: list[Answer] = []
         for begin in range(0, len(alerts), PARALLEL):
             answers += await asyncio.gather(*map(post, alerts[begin : begin + PARALLEL]))

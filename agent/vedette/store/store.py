@@ -11,7 +11,7 @@ table      key                           content
 ``outbox`` seq, 8 bytes big-endian       an alert, encoded by ``delivery.envelope``
 ``ring``   seq, 8 bytes big-endian       an alert that the region has receipted
 ``state``  number, 8 bytes big-endian    the state, in the order to be read (``state/state.py``)
-``sets``   BLAKE2b-128 of name, number   the state of each rule set in strict isolation
+``sets``   BLAKE2b-128 of name, number   the state of each rule set in strict isolation; rows for sinks (``rows.py``)
 =========  ============================  ==================================================================
 
 * ``commit`` and ``receipt`` are one write transaction each, on disk when they return; a process killed at any moment
@@ -33,7 +33,7 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -126,7 +126,7 @@ class Store:
     ValueError, naming table and key, when a value fails its checksum."""
 
     def __init__(self, env: Environment, folder: Path, owner: int | None) -> None:
-        self._env, self._folder, self._owner = env, folder, owner
+        self.env, self._folder, self._owner = env, folder, owner
         self._state = Deltas(env, _STATE)
         self._of_sets: dict[str, Deltas] = {}
         self.outbox_bytes = 0
@@ -182,7 +182,7 @@ class Store:
     def verify(self) -> None:
         """Looks at every value, and at every page by a copy into nothing. Raises ValueError, or what LMDB raises; a
         damaged store may as well kill the process, or keep it for ever."""
-        with self._env.read() as txn:
+        with self.env.read() as txn:
             for name in TABLES:
                 entries, count = txn.count(name), 0
                 for key, value in txn.values(name):
@@ -191,7 +191,7 @@ class Store:
                 if count != entries:
                     raise ValueError(f"{self._folder}: {name.decode()} has {count} entries, not {entries}")
         self.account()
-        self._env.copy_to_nowhere()
+        self.env.copy_to_nowhere()
 
     @property
     def rebuilt(self) -> dict[str, Any] | None:
@@ -218,7 +218,7 @@ class Store:
 
     def renumber(self) -> None:
         """The store is a copy of another's: number alerts from here on by a numbering of its own, and count it."""
-        with self._env.write() as txn:
+        with self.env.write() as txn:
             self._put_account(txn, replace(self._account(txn), log_id=secrets.token_hex(16)))
             saved = txn.get(_META, b"counters")
             counters = {"inputs": {}, "totals": {}} if saved is None else msgpack.unpackb(saved)
@@ -233,7 +233,7 @@ class Store:
         counters = noted.counters or {"inputs": {}, "totals": {}}
         counters = {**counters, "totals": {**counters["totals"], "alerts_made": noted.made}}
         receipted = noted.receipted or 0
-        with self._env.write() as txn:
+        with self.env.write() as txn:
             txn.put(_META, b"counters", msgpack.packb(counters))
             if noted.cursor is not None:
                 txn.put(_META, b"cursor", msgpack.packb(tuple(noted.cursor)))
@@ -245,7 +245,7 @@ class Store:
                 txn.put(_META, b"value:" + name.encode(), msgpack.packb(value))
 
     def load(self) -> Saved:
-        with self._env.read() as txn:
+        with self.env.read() as txn:
             cursor = txn.get(_META, b"cursor")
             counters = txn.get(_META, b"counters")
             positions = [position for _, _, position in sorted(self._positions(txn))]
@@ -265,11 +265,12 @@ class Store:
         whole: bool = False,
         again: tuple[int, int] = (0, 0),
         sets: Sequence[OfSet] = (),
+        rows: Callable[[Transaction], None] | None = None,
     ) -> None:
         """One batch: evaluated up to ``cursor``, with the ``positions`` that changed and the ``(seq, alert)`` it made;
         ``state``: what changed of the state; ``whole``: since ``Deltas.begins`` all of it is written, so what is older
         goes; ``again``: how many of the alerts are ``repeats``, and how many were ``lost``; ``sets``: of rule sets in
-        strict isolation.
+        strict isolation; ``rows`` writes those for sinks.
 
         All of it is on disk when this returns, and none of it when it raises. Seqs must ascend from ``next_seq`` on
         (ValueError).
@@ -277,7 +278,7 @@ class Store:
         for ruleset in sets:
             if ruleset.begins:
                 self.of_set(ruleset.name).begins()
-        with self._env.write() as txn:
+        with self.env.write() as txn:
             account = self._account(txn)
             next_seq, size, waiting = account.next_seq, 0, account.bytes
             for seq, data in alerts:
@@ -290,6 +291,8 @@ class Store:
             for position in positions:
                 self._put_position(txn, position, account.commits)
             self._trim_files(txn)
+            if rows is not None:
+                rows(txn)
             self._state.write(txn, state, whole=whole)
             for ruleset in sets:
                 self.of_set(ruleset.name).write(txn, ruleset.state, whole=ruleset.whole)
@@ -322,17 +325,17 @@ class Store:
     def of_set(self, name: str) -> Deltas:
         """The state of a rule set in strict isolation."""
         if name not in self._of_sets:
-            self._of_sets[name] = Deltas(self._env, _SETS, blake2b(name.encode(), digest_size=16).digest())
+            self._of_sets[name] = Deltas(self.env, _SETS, blake2b(name.encode(), digest_size=16).digest())
         return self._of_sets[name]
 
     def forget_state(self, name: str = "") -> None:
         """The state starts empty: of a rule set in strict isolation, or, without a name, of all others."""
-        with self._env.write() as txn:
+        with self.env.write() as txn:
             (self.of_set(name) if name else self._state).drop(txn)
 
     def forget_set(self, name: str) -> None:
         """Nothing of a rule set in strict isolation is kept."""
-        with self._env.write() as txn:
+        with self.env.write() as txn:
             self.of_set(name).drop(txn)
             txn.delete(_META, b"value:" + quarantined_of(name).encode())
 
@@ -343,7 +346,7 @@ class Store:
         bytes; then the seqs of damaged ones there."""
         whole: list[tuple[int, bytes]] = []
         damaged: list[int] = []
-        with self._env.read() as txn:
+        with self.env.read() as txn:
             for key, value in islice(txn.values(_OUTBOX, _seq_key(after_seq + 1)), limit):
                 try:
                     whole.append((_seq(key), txn.content(_OUTBOX, key, value)))
@@ -357,7 +360,7 @@ class Store:
     def receipt(self, ranges: Sequence[tuple[int, int]]) -> int:
         """Moves the alerts of ``ranges`` (first and last seq) from the outbox to the ring; returns how many."""
         trimmed: list[int] = []
-        with self._env.write() as txn:
+        with self.env.write() as txn:
             account = self._account(txn)
             moved = size = 0
             for first, last in ranges:
@@ -380,7 +383,7 @@ class Store:
 
     def open_sinks(self, names: Sequence[str]) -> Mapping[str, Place]:
         """The places of these sinks, and of no others from here on: one that is new begins behind the newest alert."""
-        with self._env.write() as txn:
+        with self.env.write() as txn:
             newest = self._account(txn).next_seq - 1
             places = {name: self.places.get(name) or Place(newest) for name in names}
             self._put_places(txn, places)
@@ -389,7 +392,7 @@ class Store:
 
     def keep_sinks(self) -> None:
         """The places as they are now are on disk when this returns; what no sink needs any more leaves the ring."""
-        with self._env.write() as txn:
+        with self.env.write() as txn:
             self._put_places(txn, self.places)
             before = self._account(txn)
             account, trimmed = self._trim_ring(txn, before, TRIMMED)
@@ -398,12 +401,12 @@ class Store:
         self.places.gone(trimmed)
 
     def account(self) -> Account:
-        with self._env.read() as txn:
+        with self.env.read() as txn:
             return replace(self._account(txn), entries=txn.count(_OUTBOX))
 
     def tail(self, n: int) -> list[StoredAlert]:
         """The newest ``n`` alerts of outbox and ring, ascending by seq; damaged ones are left out."""
-        with self._env.read() as txn:
+        with self.env.read() as txn:
             alerts = [alert for table in (_OUTBOX, _RING) for alert in _stored(txn, table, txn.newest(table, n))]
         return sorted(alerts)[-n:] if n else []
 
@@ -411,7 +414,7 @@ class Store:
         """The first ``limit`` alerts of outbox and ring above ``after_seq``, ascending; then the seqs of damaged ones
         there, of which none is above the last whole one unless there are no more."""
         above: list[tuple[int, bytes, bytes]] = []
-        with self._env.read() as txn:
+        with self.env.read() as txn:
             for table in (_OUTBOX, _RING):
                 entries = islice(txn.values(table, _seq_key(after_seq + 1)), limit)
                 above += [(_seq(key), table, value) for key, value in entries]
@@ -427,28 +430,28 @@ class Store:
     def since(self, after_seq: int, limit: int = 1000) -> list[StoredAlert]:
         """The first ``limit`` alerts of outbox and ring above ``after_seq``, ascending; damaged ones are left out."""
         alerts: list[StoredAlert] = []
-        with self._env.read() as txn:
+        with self.env.read() as txn:
             for table in (_OUTBOX, _RING):
                 alerts += _stored(txn, table, islice(txn.values(table, _seq_key(after_seq + 1)), limit))
         return sorted(alerts)[:limit]
 
     def get(self, name: str) -> Any:
         """The value ``put`` under ``name``, or None."""
-        with self._env.read() as txn:
+        with self.env.read() as txn:
             data = txn.get(_META, b"value:" + name.encode())
         return None if data is None else msgpack.unpackb(data)
 
     def put(self, name: str, value: Any) -> None:
         """Keeps a small value that msgpack can carry; None forgets it. A write transaction of its own."""
         key = b"value:" + name.encode()
-        with self._env.write() as txn:
+        with self.env.write() as txn:
             if value is None:
                 txn.delete(_META, key)
             else:
                 txn.put(_META, key, msgpack.packb(value))
 
     def close(self) -> None:
-        self._env.close()
+        self.env.close()
         if self._owner is not None:
             os.close(self._owner)
             self._owner = None
@@ -520,7 +523,7 @@ class Store:
         return replace(account, ring_bytes=size), missed
 
     def _saved_places(self) -> Places:
-        with self._env.read() as txn:
+        with self.env.read() as txn:
             data = txn.get(_META, b"sinks")
         return Places({name: Place(*row) for name, row in (msgpack.unpackb(data) if data else {}).items()})
 

@@ -71,6 +71,7 @@ class NoStatements:
             "unfit": 0,
             "statements": [],
             "without_functions": [],
+            "for_sinks": [],
             "functions": {},
         }
 

@@ -205,6 +205,11 @@ class Event:
         self.received_at = record.received_at if received_at is None else received_at
         self.converted: dict[int, Any] = {}
 
+    @property
+    def source(self) -> str:
+        """Whose watermark it goes by, with its host."""
+        return self.input
+
 
 class _Column(NamedTuple):
     """One column of a scan."""

@@ -65,6 +65,11 @@ class Selected(NamedTuple):
         return {name: text(row[i]) for i, name, text in self.texts if row[i] is not None}
 
     @property
+    def every(self) -> Texts:
+        """All columns, as ``texts``."""
+        return tuple((at, name, render(kind)) for at, (name, kind) in enumerate(self.statement.root.columns, 1))
+
+    @property
     def window(self) -> tuple[int, int] | None:
         """The first and the last microsecond of the window that the row is about, where both are times of the years
         1 to 9999."""
@@ -189,7 +194,7 @@ class Statements:
     def read(self, rule_id: str, event: Event) -> list[Read]:
         """The rows of an event that the rule has matched, for who brings them into another order: else see ``add``."""
         scans, timed = self._scans[rule_id]
-        source, received_at = (event.input, event.host() or "") if timed else _NOBODY, event.record.received_at
+        source, received_at = (event.source, event.host() or "") if timed else _NOBODY, event.record.received_at
         return [
             Read(rule_id, at, self.reader.row(scan, event), scan.time, source, received_at)
             for at, scan in scans
@@ -206,7 +211,7 @@ class Statements:
             if _takes(scan, event):
                 feed(rule_id, read(scan, event), at)
             return
-        source, received_at = (event.input, event.host() or "") if timed else _NOBODY, event.record.received_at
+        source, received_at = (event.source, event.host() or "") if timed else _NOBODY, event.record.received_at
         rows = [(at, read(scan, event)) for at, scan in scans if _takes(scan, event)]
         for at, row in rows:
             feed(rule_id, row, at, source, received_at)
@@ -376,6 +381,11 @@ class Statements:
                 for statement in self.statements
             ],
             "without_functions": [{"rule_id": statement.id, "title": statement.title} for statement in self.refused],
+            "for_sinks": [
+                {"rule_id": statement.id, "title": statement.title, "sink": statement.sink}
+                for statement in self.statements
+                if statement.sink
+            ],
             "functions": {} if self._functions is None else dict(self._functions.status()),
         }
 

@@ -144,7 +144,8 @@ def _looked_at(plan: Plan, rule_id: str) -> Iterator[str]:
 
 def statement(statement: Statement) -> Iterator[str]:
     """The operators of a statement, each below those that take its rows."""
-    yield f"{statement.title} ({statement.id}), level {statement.level}"
+    of = f"rows to sink {statement.sink}" if statement.sink else f"level {statement.level}"
+    yield f"{statement.title} ({statement.id}), {of}"
     yield f"  {statement.path}:{statement.line}, meaning {statement.digest[:12]}"
     waiting: list[tuple[int, Node]] = [(1, statement.root)]
     while waiting:

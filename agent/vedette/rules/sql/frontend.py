@@ -1,7 +1,7 @@
 """``.sql`` files to statements: the front end (``ruleset.FrontEnd``) of SQL.
 
-A file declares tables and views and inserts into ``alerts``; each INSERT INTO alerts (or SELECT by itself) is one rule.
-Comment lines before it, or at the head of the file for all of its rules, say what alerts carry:
+A file declares tables, views and sinks and inserts into ``alerts`` or a sink; each INSERT INTO these (or SELECT by
+itself) is one rule. Comment lines before it, or at the head of the file for all of its rules, say what alerts carry:
 
     -- title: Many failed logins by one user
     -- id: 6f2c9a54-5e0b-4d3e-9a6b-0d6c1b1f5f10
@@ -31,6 +31,7 @@ from vedette.plan.stored import load
 from vedette.rules.ruleset import RuleSet, Unsupported
 from vedette.rules.sigma.frontend import meaning_digest
 from vedette.rules.sigma.head import derived_id, own_id, suppress_of
+from vedette.rules.sql.lower.insert import inserted
 from vedette.rules.sql.lower.relation import Relation, renamed
 from vedette.rules.sql.lower.select import Lowering
 from vedette.rules.sql.lower.sources import scanned
@@ -150,7 +151,7 @@ class File:
             self._unknown = self._unknown or line
         elif kind == "FUNCTION":
             self.catalog.functions[name.upper()] = Own(name.upper(), "", problem=fault.reason, hint=fault.hint)
-        elif kind != "SELECT" and (kind, name) != ("INTO", ALERTS):
+        elif kind != "SELECT" and not (kind == "INTO" and name in (ALERTS, *self.catalog.sinks)):
             self.catalog.refused.setdefault(name, line)
 
     def _placed(self, error: Exception, parsed: dialect.Parsed) -> SqlError:
@@ -192,17 +193,18 @@ class File:
         query = tree
         if isinstance(tree, trees.InsertInto):
             names = tuple(name.name for name in tree.args.get("columns") or ())
-            if tree.this.name != ALERTS:
+            self.catalog.usable(tree.this)
+            if tree.this.name not in (ALERTS, *self.catalog.sinks):
                 Lowering(self.catalog).view_alone(tree)
                 self.catalog.feed(tree)
                 return
-            self.catalog.usable(tree.this)
             query = tree.args["query"]
         self._rule(query, names, parsed, head, title, rule_id)
 
     def _rule(
         self, query: Any, names: tuple[str, ...], parsed: dialect.Parsed, head: dict[str, str], title: str, rule_id: str
     ) -> None:
+        """``query``: by itself, or of an INSERT INTO with its column list ``names``."""
         rules = self.rules
         if len(rules.rules) + len(rules.statements) >= MAX_RULES:
             raise Unsupported(f"the rule set holds {MAX_RULES} rules already, the most it can hold")
@@ -216,9 +218,13 @@ class File:
         if self._unknown:
             reason = f"line {self._unknown} is refused, and may change what this means"
             raise Wrong(query, reason, "correct that line first")
-        if names:
-            relation = renamed(relation, names, query)
-        check_columns(relation, query)
+        tree = parsed.tree
+        sink = self.catalog.sinks.get(tree.this.name) if isinstance(tree, trees.InsertInto) else None
+        if sink is not None:
+            relation = inserted(relation, sink, names, query)
+        else:
+            relation = renamed(relation, names, query) if names else relation
+            check_columns(relation, query)
         shown = tuple(col.name for col in relation.cols)
         root = identified(simplified(relation.node, shown))
         merging(root, self.catalog.functions.values())
@@ -240,8 +246,9 @@ class File:
                 root.fingerprint.hex(),
                 self.path,
                 line,
-                entities(head, shown, query),
-                suppression(head, query),
+                entities(head, shown, query) if sink is None else (),
+                suppression(head, query) if sink is None else None,
+                "" if sink is None else sink.sink,
             )
         )
 

@@ -93,8 +93,8 @@ SWITCH_SECONDS = 0.0005
 """For which a thread keeps the event loop waiting, each time that the loop has let go of the interpreter."""
 FREE_SECONDS = 60.0
 """Between two times at which free memory is given back."""
-MAP_SLACK = 256 << 20
-"""What the store may hold besides the outbox and what waits for sinks: the ring, positions, free pages."""
+MAP_SLACK = 9 << 28
+"""256 MiB for the ring, positions and free pages, and twice the rows that may wait for sinks (``config/read.py``)."""
 
 
 def run(config: Config, path: Path | None = None) -> None:
@@ -403,7 +403,7 @@ class Agent:
         changed."""
         sinks = self._with_response(config)
         if self._sinks is None:
-            if not (sinks or self.context.store.places):
+            if not (sinks or self.context.store.places or self.context.store.get("rows")):
                 return
             from vedette.runtime.options.sinks import Sinks
 
@@ -424,6 +424,7 @@ class Agent:
         lookups = {"incoming": [], "refused": []} if self.lookups is None else self.lookups.status()
         answer = status.collect(self.pipeline, self.active, self.uplink.state(), self._reloads, lookups)
         answer["sinks"] = [] if self._sinks is None else self._sinks.state()
+        answer["row_sinks"] = [] if self._sinks is None else self._sinks.state(rows=True)
         answer["plugins"] = optional.plugin_status(self.context.config)
         answer["response"] = None if self.response is None else self.response.state()
         if self.membership is not None:
@@ -568,7 +569,7 @@ class Agent:
 def _of_alerts(config: Config) -> tuple[object, ...]:
     """The settings with which evaluation makes alerts."""
     agent = config.agent
-    return config.suppress, config.enrich, config.response, config.redact, agent.redact_key
+    return config.suppress, config.enrich, config.response, config.redact, config.sink, agent.redact_key
 
 
 def _log_loop_error(inputs: Inputs, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -91,7 +91,10 @@ def _outward(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"alerts have waited {seconds // 60} minutes for a receipt: does a landing run?"
     if status["budgets"]["outbox"]["reached"]:
         yield "the outbox is full: events wait to be evaluated"
-    for row in status["sinks"]:
+    for row in status["statement_state"]["for_sinks"]:
+        if all(sink["name"] != row["sink"] for sink in status["row_sinks"]):
+            yield f"the statement {row['title']} makes no rows: no sink {row['sink']} takes any"
+    for row in (*status["sinks"], *status["row_sinks"]):
         if row["failing"]:
             yield f"sink {row['name']}: {row['error']}"
     for row in status["plugins"]:

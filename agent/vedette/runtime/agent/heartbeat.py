@@ -59,6 +59,7 @@ def _brief(status: Mapping[str, Any], most: int) -> dict[str, Any]:
             **statements,
             **_rows("statements", largest, most),
             **_rows("without_functions", statements["without_functions"], most),
+            **_rows("for_sinks", statements["for_sinks"], most),
         },
         "input_states": [_short(row) for row in status["input_states"]],
         **_rows("problems", status["problems"], most),

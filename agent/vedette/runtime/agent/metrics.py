@@ -266,6 +266,17 @@ METRICS: tuple[Metric, ...] = (
         labels=("sink",),
     ),
     *_rows(
+        "row_sinks.[name]",
+        ("made", "sink_made_rows", Use.RATE, "Rows that statements have made for a sink"),
+        ("waiting", "sink_waiting_rows", Use.LAG, "Rows that a sink is not done with"),
+        ("waiting_bytes", "sink_waiting_row_bytes", Use.LAG, "Bytes of the rows that wait for a sink, compressed"),
+        ("delivered", "sink_delivered_rows", Use.RATE, "Rows that a sink's receiver has taken"),
+        ("refused", "sink_refused_rows", Use.LOSS, "Dead letters of a sink among rows"),
+        ("dropped", "sink_dropped_rows", Use.LOSS, "Rows that gave way to newer ones before a sink came to them"),
+        ("failing", "row_sink_failing", Use.LINK, "1 while a sink's receiver takes no rows"),
+        labels=("sink",),
+    ),
+    *_rows(
         "response",
         ("blocked", "response_blocked_addresses", Use.RULES, "Addresses that local response blocks now"),
     ),

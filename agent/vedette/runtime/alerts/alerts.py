@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from vedette.decode.decoder import Record
 from vedette.decode.entities import entities as entities_of
 from vedette.delivery import envelope
+from vedette.engine.join import Joined
 from vedette.engine.match import Context, Engine, Match
 from vedette.engine.rows import Batch
 from vedette.model.event import NO_FLAGS, Alert, Contribution, Entity, Flag, Frame, LogSource, RawRef
@@ -165,6 +166,10 @@ class AlertBuilder:
                 continue
 
     # --- rows of statements, which a plan without statements does not have: ``rows.py``
+
+    def parts(self, events: Iterable[Joined | Batch], most: int) -> Iterable[Joined | Batch]:
+        """``events`` in parts that are evaluated at once: where one may give an alert an event, of ``most`` at most."""
+        return events
 
     def filters(self, batch: Batch) -> bool:
         """Whether ``of_batch`` gives all that comes of these events."""

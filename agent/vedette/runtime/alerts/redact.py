@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -24,6 +24,10 @@ from vedette.model.event import Alert, Entity
 from vedette.plan import lineage
 from vedette.plan.plan import AnyRule, Plan
 from vedette.response import decide
+
+if TYPE_CHECKING:
+    from vedette.runtime.alerts.events import Event
+    from vedette.stream.statements import Selected
 
 logger = structlog.get_logger()
 
@@ -112,6 +116,38 @@ class AlertRedaction:
             alert, rule_title=named, tags=tags, host=host, fields=alert_fields, group_by=group,
             entities=tuple(entities), raw=raw, flags=tuple(flags),
         )  # fmt: skip
+
+
+class ColumnRedaction:
+    """Of rows of statements for sinks."""
+
+    def __init__(
+        self, config: Config, plan: Plan, counters: Counters, failed: Callable[[str, Exception], None]
+    ) -> None:
+        """``failed``: see ``AlertRedaction.of``."""
+        (self._redaction, _), self._counters, self._failed = redaction(config), counters, failed
+        self._origins = Origins(plan)
+
+    def of(self, row: Selected, values: dict[str, Any], event: Event) -> dict[str, Any]:
+        """``values``, without what is hidden; ``event``: the newest behind the row. Where redaction fails, nothing is
+        left of it."""
+        try:
+            record = event.record if event.frame.chunk.data else None
+            fields = {name: text(row.row[at]) for at, name, text in row.every if row.row[at] is not None}
+            shown = Shown(fields, self._origins.of(row.statement.id), [], ())
+            text, every, host = ("", None, None) if record is None else (record.text, record.fields(), event.host)
+            case = self._redaction.case(text, every, host=host, shown=shown)
+            left = case.fields(fields)
+            self._counters.totals["redactions_failed"] += case.failed
+        except Exception as error:  # a decoder, or redaction itself: the row counts, and says nothing
+            self._failed(f"redacting a row of {row.statement.title}", error)
+            self._counters.totals["redactions_failed"] += 1
+            return dict.fromkeys(values)
+        return {
+            name: value if name not in fields or left.get(name) == fields[name]
+            else left.get(name) if isinstance(value, str) else None
+            for name, value in values.items()
+        }  # fmt: skip
 
 
 class RowRedaction:

@@ -2,8 +2,9 @@
 
 Loaded with the first plan that has statements. What statements only filter gives its alerts with its event; of all else
 an event is taken in where it matches (``take``), and the rows that have come out since become alerts by
-``AlertBuilder.statements``, as many at a time as are asked for. A row of a window that ended is about an event of an
-earlier frame, which is read back from the raw log once for all rows that are made together (``Reread``).
+``AlertBuilder.statements``, as many at a time as are asked for. Rows for a sink become none (``to_sinks.py``). A row of
+a window that ended is about an event of an earlier frame, which is read back from the raw log once for all rows that
+are made together (``Reread``).
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
+from vedette.decode import kafka
 from vedette.decode.entities import MAX_ENTITIES
 from vedette.decode.entities import entities as entities_of
+from vedette.engine.join import Joined
 from vedette.engine.match import Context, Engine, Match
 from vedette.engine.rows import Batch
-from vedette.model.event import Alert, Entity, Frame
+from vedette.model.event import Alert, Chunk, Entity, Frame
 from vedette.model.times import clamp, time_of
 from vedette.plan.ir import LEVELS, Rule
 from vedette.plan.query import Statement
@@ -29,11 +33,47 @@ from vedette.stream.reader import Event as Row
 from vedette.stream.statements import Selected, Statements
 from vedette.system import turns
 
+if TYPE_CHECKING:
+    from vedette.runtime.alerts.to_sinks import SinkRows
+
 KEPT_BYTES = 16 << 20
 """Of frames and events that a ``Reread`` keeps."""
 EVENT_BYTES = 2048
 """What an event, decoded, is counted as, about; and a frame beside its data."""
 _NO_ROWS: tuple[Selected, ...] = ()
+
+
+def _source(chunk: Chunk) -> str:
+    """Whose watermark events go by, with their host: the input's, of Kafka the partition's."""
+    file = chunk.file
+    return f"{file.path}/{file.inode}" if file and file.path.startswith(kafka.PREFIX) else chunk.input
+
+
+class Group(Batch):
+    """Neighbours that match different rules, as a batch of them all; ``batches``: of those that match the same."""
+
+    batches: list[Batch]
+
+    @property
+    def matches(self) -> int:
+        return sum(batch.matches for batch in self.batches)
+
+
+def _grouped(neighbours: list[Batch]) -> Batch:
+    """Streams that are split come one event of each after the other: a batch for each rather than one an event."""
+    if len(neighbours) == 1:
+        return neighbours[0]
+    by_rules = dict[frozenset[int], Batch]()
+    start, end = neighbours[0].start, neighbours[-1].end
+    for _, _, rules, spans, rows, hosts in neighbours:
+        batch = by_rules.setdefault(rules, Batch(start, end, rules, [], [], []))
+        batch.spans.extend(spans)
+        batch.rows.extend(rows)
+        batch.hosts.extend(hosts)
+    spans = sorted(span for batch in neighbours for span in batch.spans)
+    group = Group(start, end, frozenset[int]().union(*by_rules), spans, [], [])
+    group.batches = [*by_rules.values()]
+    return group
 
 
 class Read(Row):
@@ -51,6 +91,10 @@ class Read(Row):
         self.values = values = engine.columns(match, chunk, context)
         if values is not None:
             self.places = engine.places
+
+    @property
+    def source(self) -> str:
+        return _source(self._chunk)
 
     def host(self) -> str | None:
         values = self.values
@@ -134,6 +178,24 @@ class RowBuilder(AlertBuilder):
         """Those that they have taken together, in the order of the log."""
         self._reread = Reread(self._events)
         """Of earlier frames, since then."""
+        of_alerts = {scan.rule for each in engine.plan.statements if not each.sink for scan in each.scans}
+        filters = self._filters - of_alerts
+        self._of_sinks = frozenset(at for at, rule in enumerate(engine.plan.rules) if rule.id in filters)
+        """Rules of which statements at once give rows for sinks, and nothing else."""
+        self._to_sinks: SinkRows | None = None
+        if any(statement.sink for statement in engine.plan.statements):
+            self._to_sinks = self._open_sinks()
+
+    def _open_sinks(self) -> SinkRows:
+        from vedette.runtime.alerts.to_sinks import SinkRows
+
+        return SinkRows(self._context, self._engine.plan)
+
+    def _to_sink(self, row: Selected) -> None:
+        """A row of a statement for a sink, which may be of an earlier plan."""
+        if self._to_sinks is None:
+            self._to_sinks = self._open_sinks()
+        self._to_sinks.add(row, partial(self._event_behind, row))
 
     def of(self, events: Sequence[tuple[Frame, Sequence[Match]]]) -> Iterator[Iterator[Alert]]:
         """As of ``AlertBuilder``; first of an event those of statements that only filter."""
@@ -168,7 +230,10 @@ class RowBuilder(AlertBuilder):
             rule = rules[number]
             selected, failed = self._statements.filter(rule.id, [self._read(*event) for event in events])
             for row in selected:
-                rows.setdefault(row.offset, []).append(row)
+                if row.statement.sink:
+                    self._to_sink(row)
+                else:
+                    rows.setdefault(row.offset, []).append(row)
             for event, error in failed:
                 frame, match = next(each for each in events if each[0].offset + each[1].start == event.offset)
                 self._failed(frame, match.start, match.end, error, rule.title)
@@ -208,10 +273,31 @@ class RowBuilder(AlertBuilder):
 
         rules = [engine.plan.rules[rule] for rule in sorted(batch.rules)]
         names = [rule.id for rule in rules]
-        failed = self._statements.add_all(names, batch.rows, batch.hosts, chunk.input, chunk.received_at, event)
+        failed = self._statements.add_all(names, batch.rows, batch.hosts, _source(chunk), chunk.received_at, event)
         for number, error in failed:
             self._failed(frame, *batch.spans[number], error, rules[0].title)
         self._batches.append((frame, batch))
+
+    def parts(self, events: Iterable[Joined | Batch], most: int) -> Iterator[Joined | Batch]:
+        """As of ``AlertBuilder``; neighbours that only give rows for sinks are evaluated together."""
+        neighbours, count = list[Batch](), 0
+        for event in events:
+            parts: Iterable[Joined | Batch] = (event,)
+            if isinstance(event, Batch) and self.filters(event):
+                parts = event.parts(most) if len(event.spans) > most else parts
+            for part in parts:
+                joins = isinstance(part, Batch) and part.rules <= self._of_sinks
+                size = len(part.spans) if isinstance(part, Batch) else 0
+                if neighbours and (not joins or count + size > most):
+                    yield _grouped(neighbours)
+                    neighbours, count = [], 0
+                if joins and isinstance(part, Batch):
+                    neighbours.append(part)
+                    count += size
+                else:
+                    yield part
+        if neighbours:
+            yield _grouped(neighbours)
 
     def filters(self, batch: Batch) -> bool:
         """Whether ``of_batch`` gives all that comes of these events."""
@@ -220,6 +306,10 @@ class RowBuilder(AlertBuilder):
 
     def of_batch(self, frame: Frame, batch: Batch) -> Iterator[Alert]:
         """The alerts of statements that only filter the events of a batch."""
+        if isinstance(batch, Group):
+            for each in batch.batches:
+                yield from self.of_batch(frame, each)
+            return
         engine, rules = self._engine, [self._engine.plan.rules[rule] for rule in sorted(batch.rules)]
         context = self._context.input_contexts.get(frame.chunk.input, NO_CONTEXT)
 
@@ -234,7 +324,10 @@ class RowBuilder(AlertBuilder):
             self._failed(frame, *batch.spans[bisect_left(batch.spans, (start, 0))], error, rules[0].title)
         rows = dict[int, list[Selected]]()
         for row in selected:
-            rows.setdefault(row.offset, []).append(row)
+            if row.statement.sink:
+                self._to_sink(row)
+            else:
+                rows.setdefault(row.offset, []).append(row)
         numbers = (bisect_left(batch.spans, (offset - frame.offset, 0)) for offset in sorted(rows))
         matched = [(frame, [match(number)]) for number in numbers]
         of_events = [rows[frame.offset + of_event[0].start] for _, of_event in matched]
@@ -254,7 +347,9 @@ class RowBuilder(AlertBuilder):
         statements = self._statements
         try:
             for row in islice(statements.take(), max(0, most)):
-                if (alert := self._of_row(row, statements.number(row), self._event_behind(row))) is not None:
+                if row.statement.sink:
+                    self._to_sink(row)
+                elif (alert := self._of_row(row, statements.number(row), self._event_behind(row))) is not None:
                     yield alert
         finally:
             if not statements.waiting:

@@ -36,9 +36,10 @@ def lines(
     ``seen_at`` (UTC microseconds, 0: unknown) tells the year of times that have none.
     """
     most = MAX_CONTAINER if contain else MAX_EVENT
+    texts = Kind.SYSLOG in builtin(codec).kinds
 
     def chunk(data: bytes) -> Chunk:
-        run = at_once(spread(Run(data, None, ()))) if contain else Run(_cut(data), None, ())
+        run = at_once(spread(Run(data, None, ()), texts)) if contain else Run(_cut(data), None, ())
         return Chunk(name, codec, seen_at, run.data, run.ends)
 
     rest = b""
@@ -96,8 +97,11 @@ def events(
     ahead, is_json = Ahead(file, HEAD_BYTES), is_json or codec == "json"
     array = _ARRAY.match(ahead.head) or (is_json and ahead.head.lstrip()[:1] == b"[")
     first, _, further = ahead.head.partition(b"\n")
-    contain = opens(first) and Kind.JSON in builtin(codec).kinds
-    if codec not in ("auto", "json") or not (array or (contain and not further.strip()) or _OBJECT.match(ahead.head)):
+    kinds = builtin(codec).kinds
+    contain = Kind.JSON in kinds
+    single = contain and opens(first) and not further.strip()
+    texts = Kind.SYSLOG in kinds
+    if codec not in ("auto", "json") or not (array or single or _OBJECT.match(ahead.head)):
         return 1, lines(ahead, codec, seen_at, contain=contain)
     whole_file = _Whole(ahead)
     data = whole_file.data
@@ -105,15 +109,18 @@ def events(
         if _is_json(data.lstrip().partition(b"\n")[0]):
             return 1, lines(whole_file, codec, seen_at, contain=contain)
         raise ValueError(f"JSON of more than {MAX_WHOLE >> 20} MiB in one piece: write one event a line")
-    if (within := array_of(data.strip())) and (run := at_once(records(within))) is not None:
-        return 0, chunk_of(events_of(run), "json", seen_at)
+    whole = data.strip()
+    if (within := array_of(whole)) and (run := at_once(records(within, texts, whole))) is not None:
+        return 0, chunk_of(events_of(run), codec, seen_at)
+    if single and not array:
+        return 1, lines(io.BytesIO(data), codec, seen_at, contain=contain)
     try:
-        whole = from_json(data)
+        value = from_json(data)
     except ValueError as error:
         if is_json and array and not _is_json(data.lstrip().partition(b"\n")[0]):
             raise ValueError(f"not a JSON array: {error}") from error
         return 1, lines(io.BytesIO(data), codec, seen_at, contain=contain)
-    return (0, elements(whole, seen_at)) if isinstance(whole, list) else (1, elements([whole], seen_at))
+    return (0, elements(value, seen_at)) if isinstance(value, list) else (1, elements([value], seen_at))
 
 
 class _Whole:

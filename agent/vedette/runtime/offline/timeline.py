@@ -79,8 +79,9 @@ class Stated(NamedTuple):
     line: int
 
     def to_row(self) -> dict[str, Any]:
-        """What ``vedette scan`` prints."""
+        """What ``vedette scan`` prints; for a sink it adds ``row``."""
         statement = self.selected.statement
+        of_sink = {"kind": "row", "sink": statement.sink} if statement.sink else {}
         return {
             "rule_id": statement.id,
             "rule_title": self.selected.head("title") or statement.title,
@@ -89,7 +90,15 @@ class Stated(NamedTuple):
             "file": self.file,
             "line": self.line,
             "fields": self.selected.fields,
+            **of_sink,
         }
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What a sink gets: values of JSON."""
+        from vedette.stream.written import written
+
+        return written(self.selected.statement.root.columns)(self.selected.row)
 
 
 class Moment(NamedTuple):

@@ -61,6 +61,7 @@ class Inputs:
             positions=lambda: context.progress.positions.values(),
             private=self._private,
             recent=partial(read.recent_messages, context.config.agent.raw_dir),
+            memory=context.store,
         )
         self._open: dict[str, tuple[Running, asyncio.Task[None]]] = {}
         self._refused: dict[str, tuple[InputSettings, str]] = {}

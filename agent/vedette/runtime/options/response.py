@@ -47,7 +47,7 @@ from vedette.response.record import Block, Record
 from vedette.runtime.pipeline.checkpointer import Checkpointer
 from vedette.runtime.pipeline.context import RunContext
 from vedette.sinks.base import Answer, Outgoing, Receiver, SinkSettings, Verdict, fits, secret
-from vedette.sinks.settings import PAGERDUTY, HttpSink, KafkaSink, SyslogSink, WebhookSink
+from vedette.sinks.settings import PAGERDUTY, HttpSink, KafkaSink, MqttSink, SyslogSink, WebhookSink
 
 log = structlog.get_logger()
 
@@ -135,6 +135,8 @@ def _peers(config: Config) -> Iterator[str]:
         match sink:
             case KafkaSink():
                 yield from sink.brokers
+            case MqttSink():
+                yield sink.broker.url
             case SyslogSink():
                 yield sink.address
             case HttpSink():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vedette.delivery import envelope
@@ -44,12 +45,12 @@ class Checkpointer(Uncommitted):
         self._counters, self._progress = context.counters, context.progress
         self._health, self._ingest, self._state = context.health, ingest, state
         super().__init__(context)
+        self._context: RunContext = context
         self.patient = True
         """Whether a commit that fails is retried."""
         self._committing: list[tuple[int, bytes]] = []
         self._sent: list[Sent] = []
         """Of rule sets in strict isolation, since the last commit."""
-        self._context = context
         self._now = asyncio.Lock()
         self._failed = ""
         self._ask_again = 0.0
@@ -64,7 +65,7 @@ class Checkpointer(Uncommitted):
         """Seqs taken since the last commit of alerts that were lost."""
         self._restart.next_seq = account.next_seq
         last = self._place(Cursor(self._log.log_id, self._progress.committed), self.counted, account.next_seq)
-        waits = self._outbox.first_wanted() is not None
+        waits = self._outbox.first_wanted() is not None or self._store.get("rows")  # of sinks: perhaps
         self._restart.begin(last, self._log.checkpoint() if waits else last)  # which knows since when they wait
 
     # --- in
@@ -147,7 +148,7 @@ class Checkpointer(Uncommitted):
             self.due.clear()
             progress, failures = self._progress, self._failures
             offset, alerts, positions, held = progress.evaluated, self.alerts, self._positions, self._ingest.held
-            changed = alerts or self._sent or self._state.joiner.changed or failures.changed
+            changed = self.due_now or self._sent or self._state.joiner.changed or failures.changed
             if offset == progress.committed and not changed and self._snapshot(held, self._sent) == self.counted:
                 return
             self.alerts, self.bytes, self._positions, self._committing = [], 0, {}, alerts
@@ -166,6 +167,8 @@ class Checkpointer(Uncommitted):
             failures.changed = False
             sets = [OfSet(part.account.name, part.state, part.begins, part.whole, part.quarantined) for part in sent]
             furthest = max([offset, *(part.offset for part in sent)])
+            rows = self._context.rows
+            put = None if rows is None else rows.change().write
 
             done = False
 
@@ -174,7 +177,7 @@ class Checkpointer(Uncommitted):
                 if self._log.durable < furthest:
                     self._log.sync()
                 if not done:
-                    self._store.commit(cursor, counters, positions.values(), alerts, state, whole, again, sets)
+                    self._store.commit(cursor, counters, positions.values(), alerts, state, whole, again, sets, put)
                 done = True
                 if quarantined is not None:
                     self._store.put(QUARANTINED, quarantined)
@@ -196,12 +199,15 @@ class Checkpointer(Uncommitted):
             self._health.recovered(STORE)
             progress.committed, self.counted, self._committing = offset, counters, []
             del self._again[: again[1]]
+            if rows is not None:
+                rows.committed()
             for part in sent:
                 part.account.take(part)
                 part.account.committing = False
                 part.done.set_result(None)
             accounts = self._context.accounts
             if not (rows_wait or (accounts is not None and accounts.rows_wait)):  # a rebuilt store would not have them
-                self._restart.committed(place, self._outbox.first_wanted())
+                settle = self._restart.committed if rows is None else partial(rows.settle, self._restart)
+                settle(place, self._outbox.first_wanted())
         if alerts:
             self._outbox.wake()

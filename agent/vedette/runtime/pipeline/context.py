@@ -24,6 +24,7 @@ from vedette.system.diskhealth import DiskHealth
 from vedette.system.wallclock import WallClock
 
 if TYPE_CHECKING:
+    from vedette.delivery.rows import RowQueues
     from vedette.runtime.strict.account import Accounts
 
 
@@ -41,6 +42,8 @@ class EvaluationContext:
         self.health = DiskHealth(clock)
         self.input_contexts: dict[str, Context] = {}
         """What each input's settings say of its events; those of a closed input stay: its events may still wait."""
+        self.rows: RowQueues | None = None
+        """Rows for sinks; None: nothing has asked for them yet (``rows_of``)."""
 
 
 class RunContext(EvaluationContext):

@@ -231,7 +231,7 @@ class Evaluator:
                 joiner.evaluated()
             await self._make_alerts()
             await self._do(self._pass_time(chunk.received_at))
-        for event in self._in_parts(self._candidates(engine, frame, first)):
+        for event in self._alerts.parts(self._candidates(engine, frame, first), TOGETHER):
             if self._enough(room, until):
                 await self._give_way(frame, event.at)
                 until, room = time.perf_counter() + STEP_SECONDS, uncommitted.room()
@@ -392,7 +392,7 @@ class Evaluator:
                 self._uncommitted.hold()
                 await self._do(self._follow())
                 self._uncommitted.let_go()
-                if self._uncommitted.alerts:
+                if self._uncommitted.due_now:
                     self._uncommitted.due.set()
                 await asyncio.sleep(0)
 
@@ -412,14 +412,6 @@ class Evaluator:
             self._failures.statements(raised, self._clock())
         if failed := self._state.correlator.failures():
             self._failures.correlations(failed, self._clock())
-
-    def _in_parts(self, events: Iterable[Joined | Batch]) -> Iterator[Joined | Batch]:
-        """Where a batch may give an alert an event, no more of them than are made together."""
-        for event in events:
-            if isinstance(event, Batch) and len(event.spans) > TOGETHER and self._alerts.filters(event):
-                yield from event.parts(TOGETHER)
-            else:
-                yield event
 
     def _candidates(self, engine: Engine, frame: Frame, first: int) -> Iterator[Joined | Batch]:
         """``Engine.gathered``. When it raises, the rest of the frame goes through it event by event, and the events
@@ -451,7 +443,7 @@ class Evaluator:
         chunk, context = frame.chunk, self._contexts.get(frame.chunk.input, _NO_CONTEXT)
         alone = Chunk(
             chunk.input, chunk.codec, chunk.received_at, chunk.data[start:end], array("I", [end - start]),
-            (chunk.origin(start),), marks=tuple((0, bits) for at, bits in chunk.marks if at == start),
+            (chunk.origin(start),), marks=((0, int(chunk.flags(start))),),
         )  # fmt: skip
         candidates = engine.candidates(Frame(frame.offset + start, alone), self._state.joiner, context)
         return [
@@ -495,7 +487,7 @@ class Evaluator:
                     reason=self._cache_failure,
                     action="the cache is off until the next rule set; please report this",
                 )
-        if self._uncommitted.alerts:
+        if self._uncommitted.due_now:
             self._uncommitted.due.set()
 
     def _look_at_kernel(self) -> None:
@@ -557,7 +549,7 @@ class Evaluator:
         else:
             await self._do(self._pass_time(now))
         self._uncommitted.let_go()
-        if self._uncommitted.alerts or joiner.changed:  # no frame tells a replay what the clock has completed
+        if self._uncommitted.due_now or joiner.changed:  # no frame tells a replay what the clock has completed
             self._uncommitted.due.set()
         self._box.rest()
 

@@ -23,6 +23,8 @@ MANY_ALERTS, MANY_SECONDS = 20, 0.02
 IDLE_SECONDS = 5.0
 BATCH_ALERTS = 1000
 """Alerts after which a batch is committed without waiting."""
+ROW_SECONDS = 0.1
+"""After a commit until one that has only rows for sinks."""
 COMMIT_BYTES = 4 << 20
 """Of encoded alerts not yet committed: evaluation waits for the commit, also in the middle of a frame."""
 
@@ -31,7 +33,7 @@ class Uncommitted(ABC):
     """See the module's text. Belongs to the event loop."""
 
     def __init__(self, context: EvaluationContext) -> None:
-        self._restart, self._failures = context.restart, context.failures
+        self._restart, self._failures, self._context = context.restart, context.failures, context
         self.outbox_bytes = context.config.uplink.max_bytes
         """From which on evaluation waits."""
         self.due = asyncio.Event()
@@ -82,7 +84,14 @@ class Uncommitted(ABC):
     def room(self) -> int:
         """Bytes of alerts that may wait for a commit, as of now: asking the store for each event would cost as much as
         evaluating it."""
-        return min(COMMIT_BYTES, self.outbox_bytes - self.waiting)
+        rows = self._context.rows
+        return min(COMMIT_BYTES, self.outbox_bytes - self.waiting) - (rows.bytes if rows is not None else 0)
+
+    @property
+    def due_now(self) -> bool:
+        """Whether something waits for the next commit: alerts, or rows for sinks."""
+        rows = self._context.rows
+        return bool(self.alerts) or (rows is not None and rows.bytes > 0)
 
     @property
     def full(self) -> bool:
@@ -119,5 +128,6 @@ class Uncommitted(ABC):
                     await asyncio.sleep(pause)
             except TimeoutError:
                 pass
-            not_before = clock() + (ALERT_SECONDS if len(self.alerts) < MANY_ALERTS else MANY_SECONDS)
+            pause = ALERT_SECONDS if len(self.alerts) < MANY_ALERTS else MANY_SECONDS
+            not_before = clock() + (ROW_SECONDS if self.due_now and not self.alerts else pause)
             await self.commit()

@@ -46,6 +46,14 @@ class IsolatedPlans:
         self._databases: dict[str, Mapping[str, bytes]] = {}
         self._renamed: dict[str, dict[str, str]] = {}
 
+    @staticmethod
+    def fits(plan: Plan) -> None:
+        """Raises ValueError when a process cannot do all that ``plan`` asks for."""
+        for statement in plan.statements:
+            if statement.sink:
+                where = f"{statement.path}:{statement.line}"
+                raise ValueError(f'{where}: rows for the sink {statement.sink} need isolation = "merged"')
+
     def keep(self, name: str, engine: Engine) -> None:
         """The set ``name`` has these rules now."""
         self._meant[name] = {rule.id: _meant(rule) for rule in engine.plan.written}

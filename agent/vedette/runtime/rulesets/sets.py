@@ -44,9 +44,7 @@ class RuleSets:
         self.strict = {settings.name: settings for settings in config.rulesets if settings.strict}
         """Settings of those in strict isolation."""
         self.members = {
-            settings.name: rules_of(config, sample, settings)
-            if settings.strict
-            else rules_of(config, sample, settings, partial(self._fits, settings.name))
+            settings.name: rules_of(config, sample, settings, partial(self._fits, settings.name))
             for settings in config.rulesets
         }
         """By name, in the order of the configuration."""
@@ -200,8 +198,10 @@ class RuleSets:
             self._isolated.keep(name, loaded.engine)
 
     def _fits(self, name: str, plan: Plan) -> None:
-        """Raises ValueError when ``plan`` cannot be merged as the set ``name`` with those of the others."""
-        if self._several is not None:
+        """Raises ValueError when ``plan`` cannot be merged as the set ``name`` with the others, or isolated."""
+        if name in self.strict and self._isolated is not None:
+            self._isolated.fits(plan)
+        elif self._several is not None:
             self._several.fits(name, plan)
 
     # --- what there is

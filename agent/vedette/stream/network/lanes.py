@@ -1,9 +1,10 @@
 """How far a table is, by its sources: whose clock is ahead makes no other's rows late, nor does one that is quiet hold
 them back for long.
 
-A **source** is an (input, host); each has a **lane**: the newest watermark that its rows have given. Between its rows a
-lane goes on with the receipts of all, as ``state/clock.py`` has it. The table's watermark is the least of its lanes',
-and never beyond the newest that a row has given: of one source it is what Apache Flink makes it.
+A **source** is an (input, host), of Kafka a (partition, host); each has a **lane**: the newest watermark that its rows
+have given. Between its rows a lane goes on with the receipts of all, as ``state/clock.py`` has it. The table's
+watermark is the least of its lanes', and never beyond the newest that a row has given: of one source it is what Apache
+Flink makes it.
 
 * A row whose time lies after its receipt moves its lane by so much less: no clock that is ahead, and no line that
   someone forges, takes the watermark beyond the receipts.
@@ -33,7 +34,7 @@ MIN_LANES = 16
 """Of one table, however many there are."""
 
 Source = tuple[str, str]
-"""Input, host."""
+"""Input or partition, host."""
 
 
 class _Lane:

@@ -82,6 +82,8 @@ def of_name(lowering: Queries, node: Any, env: Env) -> Relation | LookupTable:
         return together(fed, [node] * len(fed))
     if name in catalog.lookups:
         return catalog.lookups[name]
+    if name in catalog.sinks:
+        raise Wrong(node, f"{name} is a sink, which is only written to", "the query that writes to it, as a view")
     if name in catalog.tables:
         return scanned(catalog.tables[name], lowering.open, catalog.functions)
     names = ", ".join([*catalog.tables, *catalog.lookups, *catalog.views, *catalog.streams][:12])

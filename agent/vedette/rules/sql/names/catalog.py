@@ -1,5 +1,5 @@
-"""Names of a file: tables, lookups, views, streams, user functions; and the table ``events``, which is there unless the
-file declares one.
+"""Names of a file: tables, lookups, views, streams, sinks, user functions; and the table ``events``, which is there
+unless the file declares one.
 
 A name has one meaning in the whole file. One of which a statement is refused has none: what reads it is refused, too.
 
@@ -13,6 +13,7 @@ subprocess (``udf/``), and only where that is allowed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,6 +160,14 @@ def _lists(value: Any) -> Any:
     return [_lists(part) for part in value] if isinstance(value, tuple | list) else value
 
 
+def _keyed_by_text(kind: Type) -> bool:
+    """Whether each MAP in a type has texts for keys."""
+    if kind.name == "MAP" and kind.args[0].name not in ("CHAR", "VARCHAR", "STRING"):
+        return False
+    return all(_keyed_by_text(part[1] if kind.name == "ROW" else part) for part in kind.args)
+
+
+_SINK = re.compile(r"[A-Za-z0-9._-]{1,64}")
 EVENTS = "events"
 ALERTS = "alerts"
 MAX_COLUMNS = 1_000
@@ -203,6 +212,15 @@ class LookupTable:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkTable:
+    """A table that is only written to: its rows go to the agent's sink ``sink``."""
+
+    name: str
+    sink: str
+    columns: tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     columns: tuple[str, ...]
     query: Any
@@ -217,6 +235,7 @@ class Catalog:
     views: dict[str, View] = field(default_factory=dict)
     streams: dict[str, list[View]] = field(default_factory=dict)
     """Queries of each by name, which INSERT INTO feeds it from."""
+    sinks: dict[str, SinkTable] = field(default_factory=dict)
     functions: dict[str, Own] = field(default_factory=dict)
     """User functions by name, in capitals."""
     read: set[str] = field(default_factory=set)
@@ -246,7 +265,12 @@ class Catalog:
         if name == ALERTS:
             raise Wrong(tree.this, f"{ALERTS} is always there", f"INSERT INTO {ALERTS} without a CREATE")
         there = self.tables.get(name)
-        if (there is not None and not there.open) or name in {**self.lookups, **self.views, **self.streams}:
+        if (there is not None and not there.open) or name in {
+            **self.lookups,
+            **self.views,
+            **self.streams,
+            **self.sinks,
+        }:
             if unless_there:
                 return True
             raise Wrong(tree.this, f"{name} is declared already", "another name")
@@ -280,7 +304,8 @@ class Catalog:
         def option(key: str) -> str:
             return options.pop(key, ("", 0))[0]
 
-        if option("connector") != "vedette":
+        connector = option("connector")
+        if connector not in ("vedette", "sink"):
             raise Wrong(tree.this, f"the table {name} needs 'connector' = 'vedette'", "WITH ('connector' = 'vedette')")
         if len(tree.args["columns"]) > MAX_COLUMNS:
             raise Wrong(tree.this, f"more than {MAX_COLUMNS} columns")
@@ -288,14 +313,15 @@ class Catalog:
         for at, column in enumerate(columns):
             if any(other.name == column.name for other in columns[:at]):
                 raise Wrong(column.node, f"the column {column.name} twice")
+        plain = tuple((column.name, column.type) for column in columns if column.type is not None)
+        if connector == "sink":
+            self._sink(tree, option("name"), plain, options)
+            return
         lookup = option("lookup")
         if lookup:
             self._no_more(tree, options, "lookup")
-            if tree.args.get("mark") or any(column.metadata or column.value for column in columns):
-                raise Wrong(tree.this, f"the lookup {name} has plain columns only")
-            self.lookups[name] = LookupTable(
-                name, lookup, tuple((column.name, column.type) for column in columns if column.type is not None)
-            )
+            self._plain(tree, "lookup")
+            self.lookups[name] = LookupTable(name, lookup, plain)
             return
         inputs = tuple(filter(None, (name.strip() for name in option("input").split(","))))
         source = LogSource(*(option(key).lower() for key in ("product", "category", "service")))
@@ -306,6 +332,25 @@ class Catalog:
         self.tables[name] = Table(
             name, columns, source, inputs, tree.args.get("watermark"), tree.args.get("mark"), moved == "all", node=tree
         )
+
+    def _sink(
+        self, tree: Any, sink: str, columns: tuple[tuple[str, Type], ...], options: dict[str, tuple[str, int]]
+    ) -> None:
+        name = tree.this.name
+        self._no_more(tree, options, "name")
+        self._plain(tree, "sink")
+        if not _SINK.fullmatch(sink):
+            raise Wrong(tree.this, f"the sink {name} needs the 'name' of a [[sink]] of the agent", "'name' = 'lake'")
+        for column, kind in columns:
+            if not _keyed_by_text(kind):
+                raise Wrong(tree.this, f"{column}: the keys of a MAP in JSON are texts", "MAP<STRING, …>")
+        self.sinks[name] = SinkTable(name, sink, columns)
+
+    @staticmethod
+    def _plain(tree: Any, what: str) -> None:
+        columns = tree.args["columns"]
+        if tree.args.get("mark") or any(column.args.get("value") or column.args.get("metadata") for column in columns):
+            raise Wrong(tree.this, f"the {what} {tree.this.name} has plain columns only")
 
     @staticmethod
     def _no_more(tree: Any, options: dict[str, tuple[str, int]], possible: str) -> None:
