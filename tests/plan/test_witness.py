@@ -20,7 +20,8 @@ def literals(product: str = "", category: str = "", service: str = "") -> set[by
 def test_sources_that_an_event_tells() -> None:
     """A program's name, how a format begins, a name in a JSON object; of several parts the rarest."""
     windows = literals("windows")
-    assert windows == {b"event"} | {b'"' + name.lower().encode() + b'"' for name in SHAPES["windows"].names}
+    texts = {b"event", b"mswineventlog", *(kind + b"] " for kind in (b"aus", b"auf", b"inf", b"wrn", b"err", b"non"))}
+    assert windows == texts | {b'"' + name.lower().encode() + b'"' for name in SHAPES["windows"].names}
     assert literals(service="sudo") == {b"sudo"}
     assert literals(service="okta") == {b'"displaymessage"'}
     assert literals("okta", service="okta") == {b'"displaymessage"'}

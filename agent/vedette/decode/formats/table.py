@@ -177,7 +177,8 @@ SNARE = Format(
     late("rendered", "time_of"),
 )  # fmt: skip
 EVENTREPORTER = Format(
-    "eventreporter", rb"\[(?:AU[SF]|INF|WRN|ERR|NON)\] [A-Z][a-z]{2} [A-Z][a-z]{2} ", late("rendered", "read_reported"),
+    "eventreporter", rb"\[(?:AUS\] |AUF\] |INF\] |WRN\] |ERR\] |NON\] )[A-Z][a-z]{2} [A-Z][a-z]{2} ",
+    late("rendered", "read_reported"),
     _SAID._replace(recognized="`[AUF] Www Mmm dd …`"), eventlog.ANY, eventlog.source_of, late("rendered", "time_of"),
 )  # fmt: skip
 
