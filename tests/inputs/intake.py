@@ -13,12 +13,19 @@ from typing import Any
 
 from tests.waits import eventually, until
 from vedette.inputs.accept import IDLE_SECONDS
-from vedette.inputs.base import Surroundings
+from vedette.inputs.base import Memory, Surroundings
 from vedette.inputs.listen import SyslogListener
 from vedette.inputs.settings import SyslogInput
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, FilePosition, Intake
 from vedette.system.wallclock import utc_now
+
+
+class Kept(dict[str, Any]):
+    """A memory that outlives an input."""
+
+    def put(self, name: str, value: Any) -> None:
+        self[name] = value
 
 
 class Bin:
@@ -93,9 +100,12 @@ def agent(
     *,
     name: str = "a1",
     private: Callable[[int], bool] = lambda descriptor: False,
+    memory: Memory | None = None,
 ) -> Surroundings:
     """An agent as an input sees it, with nothing in its raw log."""
-    return Surroundings(bin, counters, utc_now, name, lambda: positions, lambda name: (), private)
+    return Surroundings(
+        bin, counters, utc_now, name, lambda: positions, lambda name: (), private, Kept() if memory is None else memory
+    )
 
 
 LOCAL = "127.0.0.1:0"

@@ -24,7 +24,7 @@ from vedette.model.event import MAX_EVENT, Chunk, Flag, Frame
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message
 from vedette.mqtt.settings import MqttSettings
-from vedette.rawlog import read
+from vedette.rawlog import format, read
 from vedette.rawlog.log import RawLog
 
 pytestmark = pytest.mark.peer
@@ -83,9 +83,10 @@ def publisher(broker: Broker) -> AbstractAsyncContextManager[MqttClient]:
 class Input:
     """A running subscription; ``kill`` ends it as a crash would, without acknowledging or disconnecting."""
 
-    def __init__(self, broker: Broker, log: Log, **options: Any) -> None:
-        settings = BoundedMqtt(name="plant", broker=MqttSettings(broker.url), topics=("plant/#",), **options)
-        self.input = MqttSubscription(settings, agent(log, log.counters), recent=log.recent(), backoff=QUICK)
+    def __init__(self, broker: Broker, log: Log, who: str = "a1", **options: Any) -> None:
+        options = {"topics": ("plant/#",), **options}
+        settings = BoundedMqtt(name="plant", broker=MqttSettings(broker.url), **options)
+        self.input = MqttSubscription(settings, agent(log, log.counters, name=who), recent=log.recent(), backoff=QUICK)
         self.task = asyncio.create_task(self.input.run())
 
     async def connected(self) -> Input:
@@ -125,6 +126,22 @@ async def test_messages_become_events(broker: Broker) -> None:
     assert len(log.frames) < len(payloads) / 4
     assert log.counters.received["plant"] == log.counters.stored["plant"] == len(payloads) + 1
     assert log.counters.bytes_in["plant"] == sum(len(p or b"\n") for p in payloads) + 5
+
+
+async def test_a_shared_subscription(broker: Broker) -> None:
+    """Two agents of one have each message once, and each has some."""
+    logs = Log(Counters()), Log(Counters())
+    topics = ("$share/group/plant/#",)
+    members = [await Input(broker, log, who, topics=topics).connected() for log, who in zip(logs, "ab", strict=True)]
+    sent = [b"%d" % number for number in range(100)]
+    async with publisher(broker) as pub:
+        for payload in sent:
+            await pub.publish("plant/x", payload)
+    await eventually("all messages", lambda: sum(len(log.events()) for log in logs) == len(sent))
+    assert all(log.events() for log in logs)
+    assert {payload for log in logs for payload in log.payloads()} == {*sent}
+    for member in members:
+        await member.stop()
 
 
 async def test_acknowledged_only_when_on_disk(broker: Broker) -> None:
@@ -370,6 +387,25 @@ async def test_a_message_of_tiny_events() -> None:
         tracemalloc.stop()
     assert most < 6 << 20
     assert made._agent.counters.received["plant"] == 50_001
+
+
+async def test_a_redelivered_batch_fits_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that a frame holds is held come again, too: it takes no more room, each event is flagged, and a cut one
+    is both; the message behind it is not."""
+    monkeypatch.setattr(format, "MAX_META", 90_000)
+    payload = b"[" + b"{}," * 10_000 + b'{"long":"' + b"x" * MAX_EVENT + b'"},{}]'
+    with closing(RawLog.open(tmp_path, RawLogSettings(), Counters())) as raw:
+        log = Log(Counters())
+        made = subscription(log)
+        monkeypatch.setattr(log, "store", lambda chunk: log.frames.append(raw.append(chunk)) or raw.end)
+        for dup in (False, True):
+            work = made.received(Message("plant/x", payload, 1, False, dup, 1 + dup, 1))
+            assert work is not None
+            await work
+            receive(made, [Message("plant/x", b'{"n":1}', 1, False, False, 3 + dup, 1)])
+    flags = [flags for _, _, flags in log.events()]
+    assert flags[:10_003] == [*[Flag(0)] * 10_000, Flag.CUT, Flag(0), Flag(0)]
+    assert flags[10_003:] == [*[Flag.DUP] * 10_000, Flag.DUP | Flag.CUT, Flag.DUP, Flag(0)]
 
 
 @pytest.mark.parametrize("restarted", [False, True])

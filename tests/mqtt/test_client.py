@@ -200,6 +200,11 @@ async def test_subscriptions_come_and_go(broker: Broker) -> None:
         await eventually("UNSUBSCRIBE at the broker", lambda: "Received UNSUBSCRIBE from r" in broker.log())
         await writer.publish("m/manifest", b"v2")
         assert sent(broker) == 2
+        reader.subscribe("m/more")
+        await eventually("a subscription", lambda: "r 1 m/more" in broker.log())
+        reader.reconnect()
+        reader.unsubscribe("m/more")  # while it is not connected
+        await eventually("another UNSUBSCRIBE", lambda: broker.log().count("Received UNSUBSCRIBE from r") == 2)
 
 
 async def published(writer: MqttClient, topic: str, payload: bytes) -> None:

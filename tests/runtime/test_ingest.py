@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from array import array
 from collections.abc import Callable
+from itertools import accumulate
 from random import Random
 
 import pytest
@@ -12,7 +14,8 @@ import pytest
 from tests.life import NOW, Clock, Life, engine, lines
 from tests.waits import eventually, pauses
 from vedette.config.settings import RawLogSettings
-from vedette.model.event import Chunk, Frame
+from vedette.model.event import Chunk, FilePosition, Flag, Frame
+from vedette.rawlog import format
 from vedette.runtime.pipeline import stored
 
 
@@ -162,3 +165,44 @@ def test_age_goes_by_the_trusted_clock(begin: Callable[..., Life], monkeypatch: 
     monkeypatch.setattr(life.log, "maintain", lambda evaluated, now: times.append(now) or 0)
     asyncio.run(life.pipeline.ingest.maintain())
     assert times == [NOW - 1]
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_what_one_frame_does_not_hold(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
+    """Goes in several, in order, with its flags, origins and position; an event that none holds is dropped and counted,
+    and what comes with it and behind it is stored. So it is with what has waited for the disk."""
+    life = begin(engine("evil"))
+    ingest, disk = life.pipeline.ingest, Disk(life, monkeypatch)
+    monkeypatch.setattr(format, "MAX_RAW", 100)
+    monkeypatch.setattr(format, "META_PLAIN", 100)
+    monkeypatch.setattr(format, "MAX_META", 1000)
+    disk.full = held
+    at = FilePosition("/var/log/app", 7, "fingerprint", 100)
+    events = [b"<13>Nov 21 02:40:00 web1 app: evil %d" % number for number in range(8)]
+    life.give(lines(events[0], file=at))
+    life.give(lines(*events[1:5], marks=((len(events[1]) + 1, int(Flag.CUT)),), file=at._replace(position=500)))
+    ends = array("I", accumulate(map(len, events[5:])))
+    origins = ("first" * 100, "\ud800", "third" * 100)  # too long together, and one that is no text
+    life.give(
+        Chunk("in", "syslog", NOW, b"".join(events[5:]), ends, origins, array("H", [0, 1, 2])),
+        Chunk(
+            "in", "mqtt", NOW, b'{"a":"evil"}' * 20, array("I", range(12, 241, 12)), ("topic",), array("H", [0] * 20),
+            ((0, int(Flag.DUP)),), array("H", [5] * 15 + [6] * 4 + [0]),
+        ),
+    )  # fmt: skip
+    disk.full = False
+    assert ingest.append_held()
+    frames = [*life.log.frames(0)]
+    stored = [(frame.chunk.data[a:b], frame.chunk.origin(a), frame.chunk.flags(a)) for frame in frames
+              for a, b in frame.chunk.spans()]  # fmt: skip
+    assert stored == [
+        *((event, "", Flag.CUT if number == 2 else Flag(0)) for number, event in enumerate(events[:5])),
+        (events[5], origins[0], Flag(0)),
+        (events[7], origins[2], Flag(0)),
+        *[(b'{"a":"evil"}', "topic", Flag.DUP)] * 15,
+        *[(b'{"a":"evil"}', "topic", Flag(0))] * 5,
+    ]
+    assert [frame.chunk.file.position for frame in frames if frame.chunk.file] == [100, 100, 500]
+    assert life.counters.dropped["in", "unframed"] == 1
+    assert (ingest.held["in"], ingest.held_bytes) == (0, 0)
+    assert len(life.live().alerts()) == 27

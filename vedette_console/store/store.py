@@ -44,9 +44,12 @@ STEPS: tuple[tuple[str, ...], ...] = (
     (
         "ALTER TABLE users ADD COLUMN provided TEXT",
         "ALTER TABLE users ADD COLUMN follows BIGINT NOT NULL DEFAULT 0",
-        # Until here each login set the provider's role: what is one role everywhere is the provider's.
-        "UPDATE users SET follows = 1 WHERE subject IS NOT NULL AND name IN (SELECT name FROM grants GROUP BY name"
-        " HAVING count(*) = 1 AND max(fleet) = '*' AND max(site) = '*')",
+    ),
+    (
+        # Until the columns before, each login set the provider's role: of who has not logged in since, what is one role
+        # everywhere is the provider's.
+        "UPDATE users SET follows = 1 WHERE subject IS NOT NULL AND provided IS NULL AND name IN (SELECT name"
+        " FROM grants GROUP BY name HAVING count(*) = 1 AND max(fleet) = '*' AND max(site) = '*')",
     ),
 )
 

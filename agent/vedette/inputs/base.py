@@ -10,7 +10,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from vedette.inputs.condition import Condition
 from vedette.model.counters import Counters
@@ -34,6 +34,16 @@ class Running(Protocol):
         """How many files or connections it may hold open."""
 
 
+class Memory(Protocol):
+    """Where an input keeps a small value over restarts; msgpack carries it."""
+
+    def get(self, name: str) -> Any:
+        """None: there is none."""
+
+    def put(self, name: str, value: Any) -> None:
+        """Raises OSError."""
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """The agent as an input sees it."""
@@ -49,6 +59,7 @@ class Surroundings:
     """Blocks. Messages of an input at the end of the raw log: packet identifier, topic, MD5 of the payload."""
     private: Callable[[int], bool]
     """Whether an open file is the agent's own, and no log. Raises OSError."""
+    memory: Memory
 
     def deliver(self, chunk: Chunk) -> int:
         """Store ``chunk`` and count its events, bytes and cut events; returns the raw offset after it.

@@ -13,6 +13,7 @@ from operator import methodcaller
 from typing import Any
 
 from vedette.decode import kafka
+from vedette.decode.codecs import Kind
 from vedette.inputs.batches import joined, split
 from vedette.inputs.framing import Run, run_of
 from vedette.inputs.settings import KafkaInput
@@ -34,11 +35,11 @@ class Part:
         """Records of which the headers cannot be read."""
         self._records: list[tuple[int, str, Run | None]] = []
 
-    def add(self, message: Any, batches: bool, key: bool, headers: frozenset[str]) -> None:
+    def add(self, message: Any, kinds: frozenset[Kind], key: bool, headers: frozenset[str]) -> None:
         payload = message.value()
         run = None
         if payload is not None:
-            run = (split(payload) if batches else None) or run_of([payload or b"\n"])
+            run = (split(payload, Kind.SYSLOG in kinds) if Kind.JSON in kinds else None) or run_of([payload or b"\n"])
         chosen = self._chosen(message, headers) if headers else []
         origin = kafka.origin(*self.place, message.key() if key else None, chosen)
         self._records.append((message.offset(), origin, run))

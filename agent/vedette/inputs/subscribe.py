@@ -11,6 +11,9 @@ Promises:
   before that waits behind them, so that the log has the broker's order. A QoS 0 message has no way to wait: it is
   dropped and counted.
 
+* What leaves ``topics`` is unsubscribed: the store says which filters the session was given, also by the lives before.
+  What is still under way by them alone is acknowledged, counted and not stored.
+
 Messages are gathered into chunks of up to CHUNK_BYTES, CHUNK_MESSAGES or CHUNK_SECONDS: each an event, its topic the
 origin; a payload of several JSON events (``batches.py``) is as many, side by side under the message's identifier. An
 event above MAX_EVENT is cut and flagged. One above MAX_PACKET does not come at all: the broker discards it,
@@ -22,8 +25,8 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Coroutine, Iterable
+from contextlib import suppress
 from hashlib import md5
-from itertools import chain
 from typing import Any, NamedTuple
 
 import structlog
@@ -41,7 +44,7 @@ from vedette.model.counters import Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
-from vedette.mqtt.filters import Copies, overlapping
+from vedette.mqtt.filters import Copies, covers, overlapping
 from vedette.system.trouble import BACKOFF, Firsts
 from vedette.system.turns import in_steps
 
@@ -152,9 +155,15 @@ class MqttSubscription:
         self._waiting = asyncio.Event()
         self._logged = Firsts(LOGGED_TOPICS)
         self._stopping = False
+        client_id = f"vedette-{agent.agent_id}-{settings.name}"
+        self._remembered = f"mqtt:{settings.name}"
+        self._session = f"{client_id} {settings.broker.url}"
+        self._filters: list[str] = (agent.memory.get(self._remembered) or {}).get(self._session, [])
+        """What the session has been given."""
+        self._earlier = frozenset(self._filters) - {*settings.topics}
         self.client = MqttClient(
             settings.broker,
-            f"vedette-{agent.agent_id}-{settings.name}",
+            client_id,
             subscriptions=settings.topics,
             on_message=self.received,
             on_session=self.session,
@@ -163,9 +172,11 @@ class MqttSubscription:
                 expiry=settings.session_expiry,
                 receive_maximum=settings.receive_maximum,
                 retained_once=True,
-                apart=overlapping(settings.topics),
+                apart=overlapping((*settings.topics, *self._earlier)),
             ),
         )
+        self.client.unwanted |= self._earlier
+        self.client.on_withdrawn = self._remember
         self._acknowledgements = Acknowledgements(agent.intake, self.client.ack)  # bounded by receive_maximum
 
     @property
@@ -194,6 +205,23 @@ class MqttSubscription:
         self.flush()  # what came by the connection before is known when its redelivery comes
         if not present:
             self._seen.forget()
+        self._remember()
+
+    def _remember(self) -> None:
+        """Which filters the session has, before it is given more."""
+        filters = sorted({*self.settings.topics, *self.client.unwanted})
+        if filters != self._filters:
+            with suppress(OSError):
+                sessions = self._agent.memory.get(self._remembered) or {}
+                self._agent.memory.put(self._remembered, sessions | {self._session: filters})
+                self._filters = filters
+
+    def _is_wanted(self, topic: str) -> bool:
+        """A broker may give a topic another name than its filter has: what only earlier ones cover is unwanted."""
+        return (
+            not any(covers(earlier, topic) for earlier in self._earlier)
+            or any(covers(wanted, topic) for wanted in self.settings.topics)
+        )  # fmt: skip
 
     def received(self, message: Message) -> Coroutine[Any, Any, None] | None:
         """A message of the connection; what a large one takes."""
@@ -202,6 +230,11 @@ class MqttSubscription:
         if message.qos and self._waiting.is_set():
             return None  # comes again after the one that was left with the broker
         name = self.settings.name
+        if not self._is_wanted(message.topic):
+            self._agent.counters.drop(name, Dropped.UNWANTED)
+            self._agent.counters.bytes_in[name] += len(message.payload)
+            self._acknowledgements.owe([message._replace(payload=b"")])
+            return None
         if not self._agent.intake.accepting():
             if message.qos and self.settings.session_expiry:
                 self._waiting.set()
@@ -217,7 +250,7 @@ class MqttSubscription:
 
     def _take(self, message: Message) -> Steps[None]:
         name = self.settings.name
-        batch = (yield from splitting(message.payload)) if self._batches else None
+        batch = (yield from splitting(message.payload, texts=False)) if self._batches else None
         run = batch or run_of([message.payload or b"\n"])
         came = _Gathered(message, run, md5(run.data, usedforsecurity=False).digest())
         if message.dup and self._seen.has(message.message_id, message.topic, came.digest):
@@ -239,7 +272,7 @@ class MqttSubscription:
             self._since = self._agent.clock()
             self._came.set()
         self._gathered.append(came)
-        self._bytes += len(came.run.data)
+        self._bytes += len(came.run.data) + len(message.topic)
         if self._bytes >= CHUNK_BYTES or len(self._gathered) >= CHUNK_MESSAGES:
             self.flush()
 
@@ -299,11 +332,9 @@ class MqttSubscription:
             if came.copy:
                 continue
             runs.append(run._replace(marks=()))
-            of_run: Iterable[tuple[int, int]] = run.marks
-            if message.dup:
-                cut = dict(run.marks)
-                of_run = ((at, int(Flag.DUP) | cut.get(at, 0)) for at in chain((0,), (run.ends or ())[:-1]))
-            marks += ((size + at, bits) for at, bits in of_run)
+            of_run = {0: int(Flag.DUP)} if message.dup else {}
+            of_run |= {at: bits | of_run.get(0, 0) for at, bits in run.marks}
+            marks += ((size + at, bits) for at, bits in of_run.items())
             size += len(run.data)
             origin = topics.setdefault(message.topic, len(topics))
             origin_of.extend(array("H", [origin]) * len(run.ends or ()))

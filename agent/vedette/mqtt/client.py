@@ -98,6 +98,10 @@ class MqttClient:
         """Monotonic: when the last one was made."""
         self._tls = _tls(settings, session) if settings.url.startswith("mqtts:") else None
         self._topics: dict[str, None] = dict.fromkeys(subscriptions)
+        self.unwanted: set[str] = set()
+        """Topics that the session may have and nobody wants: they are withdrawn once it is connected."""
+        self.on_withdrawn: Callable[[], None] | None = None
+        """Called when the broker has confirmed it."""
         self._in_session: set[str] = set()
         """Topics that the session has, as the broker has answered in this life."""
         self._on_message = on_message
@@ -134,7 +138,7 @@ class MqttClient:
             started = False
             self.attempts += 1
             connection = self._connection = Connection(
-                self.client_id, self.attempts, self._session, self._on_message, self._on_session, self.protocol
+                self.client_id, self.attempts, self._session, self._on_message, self._begins, self.protocol
             )
             try:
                 await connection.open(self.settings, self._tls)
@@ -185,6 +189,12 @@ class MqttClient:
                 async with asyncio.timeout(self._backoff.failed()):
                     await self._closing.wait()
 
+    def _begins(self, present: bool) -> None:
+        if not present:
+            self.unwanted.clear()
+        if self._on_session is not None:
+            self._on_session(present)
+
     @property
     def downgraded(self) -> str:
         """That and why it is connected by an older protocol than it asked for; else empty."""
@@ -225,15 +235,13 @@ class MqttClient:
             return "closed"
         if self.protocol == "5" or not (connection.had_session and self._session.retained_once):
             self._in_session.clear()
+        if self.unwanted:
+            await self._answered(connection, self._withdraw(connection, [*self.unwanted]))
         while wanted := [topic for topic in self._topics if topic not in self._in_session]:
             # A retained message that came with the first ones may have asked for more.
             if self._session.apart:
                 wanted = wanted[:1]
-            answer = self._subscribe(connection, wanted)
-            while not (await asyncio.wait([answer], timeout=CONNECT_SECONDS))[0]:
-                if not connection.busy:
-                    raise TimeoutError
-            answer.result()
+            await self._answered(connection, self._subscribe(connection, wanted))
             self._in_session.update(wanted)
         self._in_session -= self.refused.keys()
         about = {"broker": self.settings.url, "client_id": self.client_id}
@@ -243,6 +251,13 @@ class MqttClient:
             log.warning(Log.BROKER_CONNECTED, **about, reason=self.downgraded)
         self.connected.set()
         return await connection.ended
+
+    @staticmethod
+    async def _answered(connection: Connection, answer: asyncio.Future[list[Any]]) -> None:
+        while not (await asyncio.wait([answer], timeout=CONNECT_SECONDS))[0]:
+            if not connection.busy:
+                raise TimeoutError
+        answer.result()
 
     def _subscribe(self, connection: Connection, topics: list[str]) -> asyncio.Future[list[Any]]:
         answer = connection.subscribe(topics)
@@ -263,16 +278,32 @@ class MqttClient:
     def subscribe(self, topic: str) -> None:
         """Add a subscription, now and on every further connection."""
         self._topics[topic] = None
+        self.unwanted.discard(topic)
         if self._connection is not None and self.connected.is_set():
             with contextlib.suppress(ConnectionError):  # the next one subscribes
                 self._subscribe(self._connection, [topic])
 
     def unsubscribe(self, topic: str) -> None:
-        """Withdraw a subscription."""
+        """Withdraw a subscription, now or at the next connection."""
         self.refused.pop(topic, None)
         self._in_session.discard(topic)
-        if self._topics.pop(topic, "") is None and self._connection is not None and self.connected.is_set():
-            self._connection.unsubscribe(topic)
+        if self._topics.pop(topic, "") is None:
+            self.unwanted.add(topic)
+            if self._connection is not None and self.connected.is_set():
+                with contextlib.suppress(ConnectionError):
+                    self._withdraw(self._connection, [topic])
+
+    def _withdraw(self, connection: Connection, topics: list[str]) -> asyncio.Future[list[Any]]:
+        answer = connection.unsubscribe(topics)
+        answer.add_done_callback(partial(self._withdrawn, topics))
+        return answer
+
+    def _withdrawn(self, topics: list[str], answer: asyncio.Future[list[Any]]) -> None:
+        if answer.cancelled() or answer.exception() is not None or any(reason.is_failure for reason in answer.result()):
+            return  # the next connection tries again
+        self.unwanted.difference_update(topics)
+        if self.on_withdrawn is not None:
+            self.on_withdrawn()
 
     async def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> bool:
         """Publish; returns on PUBACK (QoS 0: when queued). Waits while ``max_inflight`` messages are under way.

@@ -187,7 +187,7 @@ class Connection:
         self._accepted: asyncio.Future[None] = self._loop.create_future()
         self._slots = asyncio.Semaphore(session.max_inflight)
         self._answers: dict[int, asyncio.Future[Any]] = {}
-        """By packet identifier: PUBACK's reason code, SUBACK's for each topic."""
+        """By packet identifier: PUBACK's reason code, those of SUBACK and UNSUBACK for each topic."""
         self._handled = 0
         self._work: asyncio.Task[None] | None = None
         self._read_again = 0.0
@@ -207,7 +207,7 @@ class Connection:
         client.on_connect = self._connected
         client.on_disconnect = self._disconnected
         client.on_message = self._received
-        client.on_publish = client.on_subscribe = self._answered
+        client.on_publish = client.on_subscribe = client.on_unsubscribe = self._answered
         client.on_socket_close = self._detach
         client.on_socket_register_write = lambda *_: self._write(True)
         client.on_socket_unregister_write = lambda *_: self._write(False)
@@ -387,10 +387,7 @@ class Connection:
 
     def _received(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
         self._handled += 1
-        try:
-            topic = message.topic
-        except UnicodeDecodeError:
-            topic = "\ufffd"
+        topic = message._topic.decode("utf-8", "replace")
         if not self.ended.done():
             payload = bytes(message.payload)
             raw: Any = message.properties or b""
@@ -424,8 +421,12 @@ class Connection:
             raise ConnectionError("connection lost")
         return self._answer(mid)
 
-    def unsubscribe(self, topic: str) -> None:
-        self._client.unsubscribe(topic)
+    def unsubscribe(self, topics: list[str]) -> asyncio.Future[list[ReasonCode]]:
+        """Gives the broker's answer, of MQTT 5 for each of ``topics``. Raises ConnectionError."""
+        _, mid = self._client.unsubscribe(topics)
+        if mid is None:
+            raise ConnectionError("connection lost")
+        return self._answer(mid)
 
     async def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> bool:
         """Publish a message, as ``MqttClient.publish`` says."""

@@ -25,10 +25,10 @@ def covers(wanted: str, topic: str) -> bool:
     levels = wanted.split("/")
     if levels[0] == "$share":
         levels = levels[2:]
-    pattern = "/".join("[^/]+" if level == "+" else re.escape(level) for level in levels if level != "#")
+    pattern = "/".join("[^/]*" if level == "+" else re.escape(level) for level in levels if level != "#")
     if levels[-1:] == ["#"]:
         pattern += "(/.*)?" if pattern else ".*"
-    return re.fullmatch(pattern, topic) is not None
+    return re.fullmatch(pattern, topic, re.DOTALL) is not None
 
 
 def overlapping(wanted: Sequence[str]) -> bool:

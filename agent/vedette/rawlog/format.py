@@ -46,7 +46,8 @@ from vedette.model.event import Chunk, FilePosition, lines
 MAX_RAW = 16 << 20
 """Bytes of events in one frame; also the most events in one."""
 MAX_META = 16 << 20
-"""Bytes of metadata before compression: room for 2 million events, each with its length, origin and message id."""
+"""Bytes of metadata before compression: room for 2 million events, each with its length, origin and message id, and
+few marks. A chunk that takes more is halved (``halves.py``)."""
 MAX_BODY = MAX_RAW + (MAX_RAW >> 8) + 64
 """Bytes of a body: what zstd may make of MAX_RAW bytes that do not compress."""
 META_PLAIN = 512

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -122,9 +123,10 @@ class Collection:
     @classmethod
     def begin(
         cls, folder: Path, request: Request, key: Ed25519PrivateKey, agents: Sequence[str], authorities: bytes,
-        revoked: Iterable[int] = (), *, alert: str = "",
+        revoked: Iterable[int] = (), *, alert: str = "", beside: Callable[[Path], None] = lambda place: None,
     ) -> Collection:  # fmt: skip
-        """A new one in FOLDER. Raises ValueError for names that are none, OSError."""
+        """A new one in FOLDER; ``beside`` writes what its maker keeps with it. Nothing stays of one that cannot be
+        written. Raises ValueError for names that are none, OSError, and what ``beside`` raises."""
         if unfit := [agent for agent in agents if not is_name(agent)]:
             raise ValueError(f"{unfit[0]!r} is no agent id")
         envelope = request.signed(key)
@@ -132,17 +134,22 @@ class Collection:
         place = folder / request.id
         place.mkdir(mode=0o700, parents=True)
         folder.chmod(0o700)
-        write_whole(place / "request.json", envelope, 0o600)
-        write_whole(place / "agents.json", orjson.dumps([*agents]), 0o600)
-        if alert:
-            write_whole(place / "alert", alert.encode(), 0o600)
-        new = cls(place, authorities, revoked)
-        body = orjson.dumps(dict(request.body))
-        shown = {"body": dict(request.body)} if len(body) <= BODY_SHOWN else {"body_bytes": len(body)}
-        new.audit.append(
-            "request_made", request=request.id, operator=request.operator, kind=request.kind, **shown,
-            agents=[*agents][:SHOWN], asked=len(agents), group=request.group or "", reason=request.reason,
-        )  # fmt: skip
+        try:
+            write_whole(place / "request.json", envelope, 0o600)
+            write_whole(place / "agents.json", orjson.dumps([*agents]), 0o600)
+            if alert:
+                write_whole(place / "alert", alert.encode(), 0o600)
+            beside(place)
+            new = cls(place, authorities, revoked)
+            body = orjson.dumps(dict(request.body))
+            shown = {"body": dict(request.body)} if len(body) <= BODY_SHOWN else {"body_bytes": len(body)}
+            new.audit.append(
+                "request_made", request=request.id, operator=request.operator, kind=request.kind, **shown,
+                agents=[*agents][:SHOWN], asked=len(agents), group=request.group or "", reason=request.reason,
+            )  # fmt: skip
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
         return new
 
     @property

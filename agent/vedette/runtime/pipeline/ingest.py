@@ -3,6 +3,9 @@
 ``store`` appends it; that is all that stands between an input and the disk. ``durable`` waits for the disk; those that
 wait together share one fsync. What is stored comes out again in order (``stored.py``).
 
+What one frame does not hold goes in several; an event that none holds is dropped and counted (UNFRAMED): what comes
+with it, and after it, is stored, and its sender has its answer.
+
 A disk that is full, read-only or failing does not stop the agent (``diskhealth.py``): inputs wait, what they had read
 already is held in memory (``HELD_BYTES``) and appended first when the raw log takes it, and nothing is acknowledged.
 
@@ -15,14 +18,20 @@ import asyncio
 import errno
 import math
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
+import structlog
+
+from vedette.model.counters import Dropped, Log
 from vedette.model.event import Chunk
 from vedette.rawlog.log import RawLog
 from vedette.runtime.pipeline.context import RunContext
 from vedette.runtime.pipeline.stored import Stored
 from vedette.system.diskhealth import RAW_LOG, RETENTION, RETRY_SECONDS, SYNC
+
+log = structlog.get_logger()
 
 HELD_BYTES = 96 << 20
 """Of chunks that the raw log does not take at the moment: what inputs had read when it stopped."""
@@ -56,6 +65,10 @@ class Ingest(Stored):
         if not self._held:
             try:
                 return self._append(chunk)
+            except ValueError as error:
+                for part in self._parts(chunk, error):
+                    self.store(part)
+                return self._log.end + self.held_bytes
             except OSError as error:
                 self._health.failed(RAW_LOG, error)
         if self.held_bytes + len(chunk.data) > HELD_BYTES:
@@ -82,15 +95,30 @@ class Ingest(Stored):
             self._room.clear()
         return frame.end
 
+    def _parts(self, chunk: Chunk, error: ValueError) -> Sequence[Chunk]:
+        """What no frame holds as two; none of a single event."""
+        if len(chunk) > 1:
+            from vedette.rawlog.halves import halves
+
+            return halves(chunk, chunk.file and self._progress.positions.get(chunk.file.file))
+        self._context.counters.dropped[chunk.input, Dropped.UNFRAMED] += 1
+        log.error(Log.EVENT_DROPPED, input=chunk.input, reason=str(error), action="please report this")
+        return ()
+
     def append_held(self) -> bool:
         """What inputs had read, in its order, as far as the raw log takes it; whether that is all of it."""
         while self._held:
+            chunk = self._held.popleft()
             try:
-                self._append(self._held[0])
+                self._append(chunk)
+            except ValueError as error:
+                if parts := self._parts(chunk, error):
+                    self._held.extendleft(reversed(parts))
+                    continue
             except OSError as error:
+                self._held.appendleft(chunk)
                 self._health.failed(RAW_LOG, error)
                 return False
-            chunk = self._held.popleft()
             self.held_bytes -= len(chunk.data)
             self.held[chunk.input] -= len(chunk)
         self._health.recovered(RAW_LOG)
