@@ -23,6 +23,7 @@ from vedette.model.event import Cursor
 from vedette.rawlog.checkpoint import Checkpoint, RestartPoint
 from vedette.sinks.base import Answer, Outgoing, Verdict
 from vedette.sinks.settings import WebhookSink
+from vedette.store.rows import Rows
 from vedette.store.store import Store
 
 HEAD = {"agent_id": "edge-1", "fleet": "f", "site": "s", "host": None, "level": "informational", "kind": "row"}
@@ -127,7 +128,7 @@ def test_a_trickle_fills_blocks(tmp_path: Path) -> None:
 
 
 def test_a_sink_that_is_gone(tmp_path: Path) -> None:
-    """Its rows are forgotten, and those of the others stay; one that comes again numbers from 1."""
+    """Its rows are forgotten, and those of the others stay; one that comes again gives no number twice."""
     life = Life(tmp_path, lake=1 << 20, pond=1 << 20)
     for sink in ("lake", "pond"):
         life.commit(sink, [b"{}"] * 3)
@@ -136,7 +137,29 @@ def test_a_sink_that_is_gone(tmp_path: Path) -> None:
     assert [(entry["sink"], entry["rows"]) for entry in logged] == [("lake", 3)]
     life.end()
     life = Life(tmp_path, lake=1 << 20, pond=1 << 20)
-    assert [(queue.name, queue.newest_seq) for queue in life.rows.queues.values()] == [("pond", 3), ("lake", 0)]
+    life.commit("lake", [b"{}"])
+    lake, pond = (life.rows.of(sink) for sink in ("lake", "pond"))
+    assert (lake.newest_seq, lake.waiting, lake.place.dropped, pond.waiting) == (4, 1, 3, 3)
+    assert lake.kept(0, 9) == [(4, b"{}")]
+    life.end()
+
+
+def test_what_is_done_with_takes_no_rows_along_that_came_since(tmp_path: Path) -> None:
+    """Rows alike compress to as many bytes: the block that is written again is not the one that is deleted."""
+    life = Life(tmp_path, lake=1 << 20)
+    row = b'{"kind":"same"}'
+    life.commit("lake", [row] * 6)
+    queue = life.rows.of("lake")
+    queue.place.after = queue.place.delivered = 6
+    for _ in range(3):
+        life.rows.add("lake", row)
+    change, done = life.rows.change(), queue.done()
+    life.store.commit(Cursor("log", 2), {}, (), (), rows=change.write)
+    Rows(life.store.env).keep({"lake": (6, 6, 0)}, [block.key("lake") for block in done])
+    life.rows.committed()
+    life.end()
+    life = Life(tmp_path, lake=1 << 20)
+    assert life.rows.of("lake").kept(6, 9) == [(7, row), (8, row), (9, row)]
     life.end()
 
 

@@ -21,6 +21,7 @@ from tests.inputs.test_batches import objects, split
 from tests.inputs.test_tail import append
 from tests.inputs.test_tail_events import following
 from tests.waits import eventually
+from vedette.decode.codecs import builtin
 from vedette.decode.decoder import record
 from vedette.inputs import file_reader
 from vedette.inputs.batches import MAX_CONTAINER, Steps, array_of
@@ -59,7 +60,7 @@ def test_a_container_is_its_records(writer: str, payload: bytes, events: list[by
     assert split(payload) == events
     part = Part(("t", 0))
     message = SimpleNamespace(value=lambda: payload, offset=lambda: 7)
-    part.add(message, True, False, frozenset())
+    part.add(message, builtin("auto").kinds, False, frozenset())
     ((chunk, offset),) = part.chunks(KafkaInput("k", brokers=("192.0.2.9:9092",), topics=("t",)), 1)
     assert chunk is not None
     assert [chunk.data[start:end] for start, end in chunk.spans()] == events
@@ -131,8 +132,8 @@ def test_lines_that_are_containers() -> None:
 
 
 async def test_a_file_of_containers(tmp_path: Path) -> None:
-    """A followed file whose first line begins as a container has records for events, also of a line beyond MAX_EVENT;
-    its place is behind the line. Where the first line is another the lines stay as they are."""
+    """A followed file of containers has records for events, also of a line beyond MAX_EVENT;
+    its place is behind the line. So has one whose first line is another."""
     path, bin = tmp_path / "trail.json", Bin()
     many = MAX_EVENT * 2 // len(TRAIL)
     long = b'{"Records":[' + b",".join([TRAIL] * many) + b"]}"
@@ -147,9 +148,9 @@ async def test_a_file_of_containers(tmp_path: Path) -> None:
         await eventually("the others", lambda: len(bin.events) == many + 3)
     assert bin.events[-2:] == [TRAIL, FLOW]
     other, lines = tmp_path / "other.json", Bin()
-    append(other, FLOW + b'\n{"Records":[{}]}\n')
+    append(other, FLOW + b'\n{"Records":[{},{}]}\n')
     async with following(lines, other):
-        await eventually("its lines", lambda: len(lines.events) == 2)
+        await eventually("its records", lambda: len(lines.events) == 3)
 
 
 async def test_a_line_too_long_for_a_container(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def naive(stream: bytes, max_event: int) -> tuple[Events, bool]:
             return events, True
     if not counted:
         first = re.search(rb"[\n\0]", stream[:max_event])
-        nul = bool(first and first[0] == b"\0" and stream[first.end() : first.end() + 1] in (b"<", b""))
+        nul = bool(first and first[0] == b"\0" and stream[first.end() : first.end() + 1] in (b"<", b"{", b""))
     pos = 0
     while pos < len(stream):
         if nul:
@@ -113,6 +113,7 @@ TOKENS = st.sampled_from(
         b"\r\n",
         b"\0",
         b"\0<",
+        b"\0{",
         b"ab",
         b"<",
         b"7",
@@ -149,6 +150,7 @@ def test_cuts_do_not_matter(stream: bytes, cuts: list[int], max_event: int) -> N
         (b"<13>a\n<13>b\n", [b"<13>a", b"<13>b"]),
         (b"<13>a\r\n\n<13>b", [b"<13>a\r", b"", b"<13>b"]),
         (b"<13>a\0<13>b\0<13>c\0", [b"<13>a", b"<13>b", b"<13>c"]),
+        (b'{"a":1}\0{"b":2}\0', [b'{"a":1}', b'{"b":2}']),
         (b"<13>a\0b\n<13>c\0<13>\n", [b"<13>a\0b", b"<13>c\0<13>"]),
         (b"5 <1>ab6 <2>c\nd\n6 <3>ef\n", [b"<1>ab"[:5], b"<2>c\nd", b"<3>ef"]),
         (b"5 <1>ab<2>x\n5 <3>yz", [b"<1>ab", b"<2>x", b"<3>yz"]),

@@ -61,14 +61,17 @@ class Said(NamedTuple):
 
 
 async def send(
-    port: int, path: str, body: bytes, method: str = "POST", context: ssl.SSLContext | None = None, **headers: str
-) -> Said:
+    port: int, path: str, body: bytes, method: str = "POST", context: ssl.SSLContext | None = None,
+    local: str = "127.0.0.1", **headers: str,
+) -> Said:  # fmt: skip
     """One request, by Python's own client."""
 
     def run() -> Said:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if context is None:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
+            connection = http.client.HTTPConnection(
+                "127.0.0.1", port, timeout=DEADLINE, source_address=(local, 0)
+            )  # fmt: skip
         else:
             connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=DEADLINE, context=context)
         try:
@@ -356,6 +359,31 @@ async def test_memory_of_bodies_under_way(monkeypatch: pytest.MonkeyPatch) -> No
         for _, writer in senders:
             writer.close()
     assert len(bin.events) == 3
+
+
+async def test_bodies_at_work_keep_no_other_network_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond HELD_BYTES the network that has most is asked to wait, others up to twice as much, whose last part it
+    does not take: also by what its bodies hold."""
+    monkeypatch.setattr(http_listen, "HELD_BYTES", 5000)
+    disk, counters = Disk(), Counters()
+    many = b"x\n" * 400  # as events they count 3600 bytes
+    async with http_input(disk, counters) as (listener, port):
+        at_work = [asyncio.create_task(send(port, "/events", b"x" * 1300, local="127.0.0.2")) for _ in range(2)]
+        await eventually("bodies at work", lambda: listener.buffered == 2 * (1300 + 1308))
+        assert (await send(port, "/events", b"y" * 20, local="127.0.0.2")).status == 429
+        at_work.append(asyncio.create_task(send(port, "/events", b"y" * 20, local="127.0.0.3")))
+        await eventually("another network's", lambda: len(disk.events) == 3)
+        assert (await send(port, "/events", b"z" * 2400, local="127.0.0.4")).status == 429
+        await disk.sync(1 << 30)
+        assert [said.status for said in await asyncio.gather(*at_work)] == [200] * 3
+        await disk.sync(0)
+        at_work = [asyncio.create_task(send(port, "/events", b"x" * 1800, local="127.0.0.2"))]
+        await eventually("one at work", lambda: listener.buffered == 1800 + 1808)
+        assert (await send(port, "/events", many, local="127.0.0.2")).status == 429
+        at_work.append(asyncio.create_task(send(port, "/events", many, local="127.0.0.3")))
+        await eventually("the other network's", lambda: len(disk.events) == 404)
+        await disk.sync(1 << 30)
+        assert [said.status for said in await asyncio.gather(*at_work)] == [200] * 2
 
 
 async def test_the_raw_log_cannot_be_written() -> None:

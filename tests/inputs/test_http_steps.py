@@ -8,6 +8,7 @@ import importlib
 import json
 import time
 from asyncio.events import Handle
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -97,6 +98,33 @@ HOSTILE: dict[str, tuple[str, str, Callable[[], bytes], str]] = {
     "lines of containers": (
         LINES, "application/x-ndjson",
         lambda: b"\n".join([b'{"Records":[%b]}' % b",".join([DEEP] * 500)] * 16), "",
+    ),
+    "two containers": (
+        LINES, "application/x-ndjson",
+        lambda: b"\n".join([b'{"Records":[%b]}' % b",".join([b"{}"] * 1_390_000)] * 2), "",
+    ),
+    "array, slips": (LINES, JSON, lambda: fill(b'{"a":[{},{}],"n":NaN}', b"[", b"]"), ""),
+    "array, a slip at its end": (LINES, JSON, lambda: fill(b"[]", b'[{"a":[', b',nan]}]'), ""),
+    "carried, words": (LINES, JSON, lambda: fill(b'{"_raw":"x","_time":1}', between=b"\n"), ""),
+    "carried, lines": (
+        LINES, JSON, lambda: fill(b'{"_raw":"CEF:0|a|b|c|d|e|f|","_time":1,"x":{"a":{"b":[1]}}}', b"[", b"]"), "",
+    ),
+    "carried, large": (
+        LINES, JSON, lambda: fill(b'{"_raw":"%b","_time":1}' % (b"a=b " * 9000), between=b"\n"), "",
+    ),
+    "CloudWatch": (
+        LINES, JSON,
+        lambda: fill(b'{"id":"1","timestamp":1,"message":"<13>a[1]: b"}', b'{"messageType":"x","logEvents":[', b"]}"),
+        "",
+    ),
+    "Firehose": ("/firehose", JSON, lambda: fill(b'{"data":"YQ=="}', b'{"requestId":"x","records":[', b"]}"), ""),
+    "Firehose, large records": (
+        "/firehose", JSON, lambda: fill(b'{"data":"%b"}' % (b"YWFh" * 200_000), b'{"requestId":"x","records":[', b"]}"),
+        "",
+    ),
+    "Firehose, zeros": (
+        "/firehose", JSON,
+        lambda: b'{"requestId":"x","records":[{"data":"%b"}]}' % b64encode(gzip.compress(b"a" * (8 << 20))), "",
     ),
     "Loki": (LOKI_PATH, JSON, lambda: fill(b'["1","a"]', b'{"streams":[{"stream":{},"values":[', b"]}]}"), ""),
     "Loki, streams": (LOKI_PATH, JSON, lambda: fill(b"{}", b'{"streams":[', b"]}"), ""),

@@ -14,7 +14,7 @@ from vedette.model.counters import Counters
 from vedette.mqtt.connection import Message
 
 SIZE = 256 << 10
-PIECE = 32 << 10
+PIECE = 64 << 10
 """Bytes that one step looks at, at most."""
 
 

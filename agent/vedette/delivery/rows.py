@@ -197,6 +197,13 @@ class RowQueue:
         self.bytes -= sum(block.counted for block in gone)
         return gone
 
+    def forget(self) -> int:
+        """Its rows are gone with the sink; how many waited. Its numbers go on where the sink comes again."""
+        waited, self._blocks, self._open, self._new, self.bytes = self.waiting, [], [], [], 0
+        self._drop()
+        self.begin()
+        return waited
+
     @property
     def blocks(self) -> int:
         """How many there are."""
@@ -250,8 +257,9 @@ class RowQueues:
     def committed(self) -> None:
         change, self._change = self._change, {}
         for name, of_sink in change.items():
-            if name in self.queues:
-                self.queues[name].committed(*of_sink)
+            self.queues[name].committed(*of_sink)
+            if name in self._gone:
+                self.queues[name].forget()
 
     def mark(self) -> dict[str, int]:
         """By sink the number of the next row."""
@@ -283,13 +291,13 @@ class RowQueues:
             self._written = places
 
     async def adopt(self, limits: Mapping[str, int]) -> None:
-        """From now on queues of these sinks, each with its bytes, and of no others. Raises OSError."""
-        left = [name for name in self.queues if name not in limits]
+        """From now on rows of these sinks, each with its bytes, and of no others. Raises OSError."""
+        left = [name for name, queue in self.queues.items() if name not in limits and name not in self._gone]
         self._gone = (self._gone | {*left}) - limits.keys()
         if left:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._rows.forget, left)
         for name in left:
-            if waiting := self.queues.pop(name).waiting:
+            if waiting := self.queues[name].forget():
                 log.warning(Log.SINK_DROPPED, sink=name, rows=waiting, reason="the sink is gone", action="not sent")
         for name, limit in limits.items():
             self.of(name).limit = limit

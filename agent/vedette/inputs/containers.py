@@ -86,9 +86,9 @@ class Container:
         elements: dict[str, list[str]] = {}
         for field, value in fields.items():
             element, _, parameter = field.partition(".")
-            elements.setdefault(element, []).append(f'{parameter}="{_escaped(value)}"')
+            elements.setdefault(element, []).append(f'{parameter}="{escaped(value)}"')
         said = "".join(f"[{element} {' '.join(parameters)}]" for element, parameters in elements.items())
-        self._said = f'{said}[log file.path="{_escaped(path)}" iostream="'.encode("utf-8", "replace")
+        self._said = f'{said}[log file.path="{escaped(path)}" iostream="'.encode("utf-8", "replace")
 
     def line(self, line: bytes) -> Line:
         """Return what is in a line."""
@@ -113,5 +113,6 @@ class Container:
         return b'%b %b - %b - - %b%b"] ' % (_PRI.get(stream, b"<14>1"), time, name, self._said, stream)
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
+    """``value`` as RFC 5424 has it in a parameter."""
     return _SPECIAL.sub(r"\\\g<0>", value)

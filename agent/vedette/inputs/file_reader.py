@@ -162,7 +162,8 @@ class FileReader:
     async def tailed(self, seen: Seen, path: str) -> Tailed:
         """The file, not opened; its lines are those of ``path``, where it is or was."""
         events = await self.in_thread(self._events, path)
-        return Tailed(seen.path, seen.key, seen.party, events, Kind.JSON in builtin(self._settings.format).kinds)
+        kinds = builtin(self._settings.format).kinds
+        return Tailed(seen.path, seen.key, seen.party, events, Kind.JSON in kinds, Kind.SYSLOG in kinds)
 
     def _events(self, path: str) -> Events | None:
         """Return what makes events of the lines of a file that is, or was, at ``path``."""

@@ -15,9 +15,9 @@ cut so before that: ``cut``.
   message is looked at by itself: a count, or ``<`` for a message that ends at its newline. Newlines, carriage returns
   and NULs between messages are trailers that some senders add, and are skipped; so is one newline that ends a counted
   message. An empty one is a newline.
-* lines otherwise (§3.4.2). NUL ends a message too on a connection whose first terminator is a NUL followed by ``<``;
-  anywhere else a NUL is a byte like any other. A later line that begins like a counted message with a priority
-  (``57 <13>``) starts octet counting; ``404 <html>`` is text.
+* lines otherwise (§3.4.2). NUL ends a message too on a connection whose first terminator is a NUL followed by ``<``, or
+  by ``{`` (GELF); anywhere else a NUL is a byte like any other. A later line that begins like a counted message with a
+  priority (``57 <13>``) starts octet counting; ``404 <html>`` is text.
 
 A first line that begins with digits is text (an address, a date) unless a priority follows a count that cannot be
 one, such as ``0 <13>`` or ``12x <13>``. A malformed count raises ValueError: where the next message begins is unknown,
@@ -47,6 +47,7 @@ _HEAD = 32
 """Bytes that are enough to tell a malformed count from text: more than ``_NOT_A_COUNT`` can match."""
 _TRAILERS = b"\n\r\0"
 _LESS_THAN = ord("<")
+_AFTER_NUL = frozenset(b"<{")
 _DIGITS = frozenset(b"0123456789")
 CHUNK_EVENTS = 65535
 """Events, and so origins, of a chunk at most."""
@@ -87,6 +88,11 @@ class Lines:
     def within(self) -> bool:
         """Whether the stream is within a line."""
         return self._cut or bool(self._partial)
+
+    @property
+    def begin(self) -> bytes:
+        """The first bytes of an unfinished line."""
+        return bytes(self._partial[:8])
 
     @property
     def buffered(self) -> int:
@@ -291,7 +297,7 @@ class StreamFramer:
         nul = pending.find(b"\0", self._searched, self._max)
         if nul >= 0 and (newline < 0 or nul < newline):
             if nul + 1 < len(pending):
-                return self._nul_text if pending[nul + 1] == _LESS_THAN else self._text
+                return self._nul_text if pending[nul + 1] in _AFTER_NUL else self._text
             return self._nul_text if final else None
         if newline >= 0 or len(pending) >= self._max or final:
             return self._text

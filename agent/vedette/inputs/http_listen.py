@@ -9,9 +9,10 @@ Promises:
 * While the raw log accepts nothing, requests are answered with 429 and ``Retry-After``; so is a peer that sends more
   than ``max_rate``. When the bodies under way are more than HELD_BYTES, so is the largest of the network that has most
   of them: bodies that do not end keep no other sender out. Answers that are not read count with them; who reads none
-  is closed then, instead.
+  is closed then, instead. Where all of those are at work it is asked to wait, others beyond twice as much.
 * One sender's large body keeps others waiting for 5 ms of CPU time at once, whatever is in it.
-* A request's events may have HELD_BYTES; those of all that are under way, twice as much.
+* A request's events may have HELD_BYTES; those of all that are under way, twice as much, of which several requests of
+  the network that has most leave the last quarter to others.
 
 Limits: connections, stalled requests and TLS as for syslog (``connections.py``); headers and bodies in
 ``http_reader.py``. Of a connection one request is handled at a time, and none while its answers are not read; it is not
@@ -31,6 +32,7 @@ from typing import NamedTuple
 
 import structlog
 
+from vedette.decode.codecs import Kind, builtin
 from vedette.inputs.accept import IDLE_SECONDS, Gate
 from vedette.inputs.acknowledge import Acknowledgements
 from vedette.inputs.base import Surroundings
@@ -40,6 +42,7 @@ from vedette.inputs.framing import Run, run_of
 from vedette.inputs.http_reader import PART_BYTES, Body, HttpReader, Received, unpacked
 from vedette.inputs.push.base import Answer, Protocol, Refused, Request
 from vedette.inputs.push.bulk import BULK
+from vedette.inputs.push.cloud import CLOUD
 from vedette.inputs.push.hec import HEC
 from vedette.inputs.push.lines import LINES
 from vedette.inputs.push.loki import LOKI
@@ -66,7 +69,7 @@ RETRY_SECONDS = 5
 PEERS = 10_000
 """Peers whose rate is measured, and whose refusals are logged."""
 _CHUNK_EVENTS = 4096
-PROTOCOLS = (OTLP, HEC, BULK, LOKI, LINES)
+PROTOCOLS = (OTLP, HEC, BULK, LOKI, CLOUD, LINES)
 """The protocols that are taken; a new one is a file in ``push/`` and a name here.
 ``tests/inputs/push/test_protocols.py`` walks them: each needs tests, a line in docs/guide.md, its own words for no."""
 
@@ -164,13 +167,10 @@ class HttpListener(Listener[HttpConnection]):
         reader.feed(self.view[:size])
         self.took(reader.steps - before, size)
         self.count(connection)
-        if self.buffered > HELD_BYTES:
-            largest = self._largest()
+        if self.buffered > HELD_BYTES and (largest := self._largest(connection)) is not None:
             if largest.full:
                 self.end(largest)
                 largest.transport.abort()
-            elif not largest.reader.buffered:  # its requests are at work: who sends now is asked to wait
-                largest = connection
             largest.reader.refuse(self._later("the bodies under way are too many"))
             self.count(largest)
         if reader.continues and reader.refused is None:
@@ -180,12 +180,34 @@ class HttpListener(Listener[HttpConnection]):
             reader.give_up()
         self._next(connection)
 
-    def _largest(self) -> HttpConnection:
-        """The connection with the largest body under way, or unread answer, of the network that has most bytes."""
+    def _largest(self, sender: HttpConnection) -> HttpConnection | None:
+        """The connection with the largest body under way, or unread answer, of the network that has most bytes; where
+        all of that network's are at work: ``sender`` if it is of it, else None, or of another's when these are too
+        many."""
+        networks = self._networks()
+
+        def order(peer: HttpConnection) -> tuple[int, int]:
+            return networks[peer.network], peer.reader.buffered + peer.unread
+
+        largest = max(self._connections, key=order)
+        if order(largest)[1] or largest.network == sender.network:
+            return largest if order(largest)[1] else sender
+        if self.buffered <= 2 * HELD_BYTES:
+            return None
+        return max((peer for peer in self._connections if order(peer)[1]), key=order, default=sender)
+
+    def _networks(self) -> Counter[str]:
+        """Bytes that are counted, by network."""
         networks = Counter[str]()
         for connection in self._connections:
             networks[connection.network] += connection.counted
-        return max(self._connections, key=lambda peer: (networks[peer.network], peer.reader.buffered + peer.unread))
+        return networks
+
+    def _crowds(self, connection: HttpConnection) -> bool:
+        """Whether it is not alone of the network that has most bytes."""
+        networks = self._networks()
+        own = networks[connection.network]
+        return connection.counted < own == max(networks.values())
 
     def count(self, connection: HttpConnection) -> None:
         super().count(connection)
@@ -215,7 +237,7 @@ class HttpListener(Listener[HttpConnection]):
             return Refused(404, f"nothing is taken at {request.method} {request.path[:200]}")
         if protocol.public.fullmatch(f"{request.method} {request.path}"):
             return None
-        if self._tokens is not None and not self._tokens.fit(authorization := request.headers.get("authorization", "")):
+        if self._tokens is not None and not self._tokens.fit(authorization := protocol.secret(request)):
             return Refused(403, "the token is not known") if authorization else Refused(401, "a token is required")
         if not self._intake.accepting():
             return self._later("the raw log takes nothing at the moment")
@@ -297,7 +319,7 @@ class HttpListener(Listener[HttpConnection]):
         assert protocol is not None
         body = await in_steps(unpacked(request, body))
         whole = body.whole() if body.size < PART_BYTES else await asyncio.to_thread(body.whole)
-        request = request._replace(body=whole)
+        request = request._replace(body=whole, texts=Kind.SYSLOG in builtin(self._codec).kinds)
         chunks = deque[Chunk]()
         events = list[bytes]()
         size = 0
@@ -332,7 +354,8 @@ class HttpListener(Listener[HttpConnection]):
             self.count(connection)
             if connection.handled - len(request.body) > HELD_BYTES:
                 raise Refused(413, f"its events are more than {HELD_BYTES} bytes")
-            if self.buffered > 2 * HELD_BYTES:
+            most = 2 * HELD_BYTES
+            if self.buffered > most or (self.buffered > most - most // 4 and self._crowds(connection)):
                 raise self._later("the events under way are too many")
 
         connection.handled = len(request.body)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
+from vedette.decode.codecs import Kind, builtin
 from vedette.inputs.accept import IDLE_SECONDS, Gate
 from vedette.inputs.base import Surroundings
 from vedette.inputs.connections import BYTE_STEPS, TURN_STEPS, Connection, Listener
@@ -47,6 +48,8 @@ HAND_OVER = CHUNK_BYTES // 2
 MERGE_BYTES = 4096
 MERGE_EVENTS = 64
 """Rests of connections below both are stored together."""
+_JSON = frozenset(b"{[\xef")
+"""First bytes of JSON, and of a byte order mark."""
 RUN_STEPS = 100
 """Steps of Python that the rest of a connection takes besides its messages."""
 HELD_BYTES = 64 << 20
@@ -90,6 +93,9 @@ class StreamListener(Listener[S]):
     def __init__(self, settings: ConnectedInput, agent: Surroundings, idle: float = IDLE_SECONDS) -> None:
         super().__init__(settings, agent, idle)
         self._codec = settings.codec
+        codec = builtin(settings.codec)
+        self._kinds = codec.kinds & {Kind.JSON, Kind.SYSLOG} if codec.only is None else frozenset()
+        """Of messages that may be JSON."""
         self._waiting: dict[S, None] = {}
         self._flush_timer: asyncio.TimerHandle | None = None
 
@@ -244,11 +250,24 @@ class StreamListener(Listener[S]):
         """Store a run; the raw offset after it, None once the raw log cannot be written."""
         if not self._failure and (cut := sum(1 for _, bits in run.marks if bits & Flag.CUT)):
             log.warning(Log.EVENT_CUT, input=self._name, peer=origins[0], events=cut, reason=reason)
+        if self._kinds and b"{" in run.data and _begins_json(run):
+            from vedette.inputs.batches import replaced
+
+            run, origin_of, steps = replaced(run, origin_of, Kind.SYSLOG in self._kinds)
+            self.took(steps, len(run.data))
         return self.deliver(self.chunk(run, origins, origin_of))
 
     def chunk(self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None) -> Chunk:
         """As it is stored."""
         return Chunk(self._name, self._codec, self._agent.clock(), run.data, run.ends, origins, origin_of, run.marks)
+
+
+def _begins_json(run: Run) -> bool:
+    """Whether any message begins as JSON does."""
+    data, ends = run.data, run.ends
+    if ends is not None:
+        return data[0] in _JSON or not _JSON.isdisjoint(map(data.__getitem__, ends[:-1]))
+    return data[0] in _JSON or b"\n{" in data or b"\n[" in data
 
 
 class SyslogListener(StreamListener[Stream]):

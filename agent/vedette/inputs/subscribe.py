@@ -263,7 +263,7 @@ class MqttSubscription:
             self._agent.counters.drop(name, Dropped.DUPLICATE, len(came.run.ends or ()))
             self._agent.counters.bytes_in[name] += len(came.run.data)
             came = came._replace(copy=True)
-        elif batch is None or message.payload[:1] == b"{":  # an array is valid JSON, or it is no batch
+        elif batch is None or message.payload[:1] == b"{":  # what is no JSON in an array is not counted
             yield from self._check_json(came.run, message.topic)
         if came.run.marks:
             reason = f"{len(message.payload)} bytes, of an event {MAX_EVENT} are kept"

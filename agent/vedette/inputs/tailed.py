@@ -5,12 +5,12 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from dataclasses import dataclass, field
 
-from vedette.inputs.batches import MAX_CONTAINER, Steps, at_once, opens, spread
+from vedette.inputs.batches import MAX_CONTAINER, Steps, at_once, spread
 from vedette.inputs.files import SPAN, Key, fingerprint
 from vedette.inputs.framing import Lines, Run
 from vedette.inputs.multiline import Events
 from vedette.inputs.wide import Wide, wide
-from vedette.model.event import FilePosition
+from vedette.model.event import MAX_EVENT, FilePosition
 
 
 @dataclass(slots=True)
@@ -24,7 +24,9 @@ class Tailed:
     events: Events | None = None
     """Makes events of its lines; None: each line is one."""
     records: bool = False
-    """Its lines may be JSON: where the first begins as a container of records does, so may each."""
+    """Its lines may be JSON, and each other events (``batches.py``)."""
+    texts: bool = True
+    """Its lines may be anything else, too."""
     base: int = 0
     """Where reading began."""
     head: bytes = b""
@@ -74,8 +76,6 @@ class Tailed:
 
     def feed(self, data: bytes, now: float) -> None:
         self.head += data[: SPAN - len(self.head)]
-        if self._contains:
-            self.lines.most = MAX_CONTAINER
         self.grown = now
         self.finished = False
         if not (self.wide or self.lines.consumed or self.lines.pending) and (encoding := wide(self.head)):
@@ -87,14 +87,20 @@ class Tailed:
             hole = len(data) - len(data.lstrip(b"\0"))
             self.lines.skip(hole)
             data = data[hole:]
-        self.lines.feed(data)
+        self._feed(data)
         self._pass(now)
 
     def _transcode(self, data: bytes, now: float, *, final: bool = False) -> None:
         for text, shorter in self.wide.feed(data, final=final) if self.wide is not None else ():
-            self.lines.feed(text)
+            self._feed(text)
             self.lines.skip(shorter)
             self._pass(now)
+
+    def _feed(self, data: bytes) -> None:
+        if self.records and self.events is None:
+            begin = (self.lines.begin or data[:8]).removeprefix(BOM_UTF8).lstrip()
+            self.lines.most = MAX_CONTAINER if begin.startswith((b"{", b"[")) else MAX_EVENT
+        self.lines.feed(data)
 
     def end(self) -> None:
         """Nothing more comes: what is unfinished is an event."""
@@ -123,12 +129,8 @@ class Tailed:
     def taking(self) -> Steps[Run | None]:
         """The whole events so far, or None."""
         run = self.lines.take() if self.events is None else self.events.take()
-        return (yield from spread(run)) if run is not None and self._contains else run
+        return (yield from spread(run, self.texts)) if run is not None and self.records else run
 
     def take(self) -> Run | None:
         """``taking`` at once: where there is little."""
         return at_once(self.taking())
-
-    @property
-    def _contains(self) -> bool:
-        return self.records and opens(self.head.removeprefix(BOM_UTF8).partition(b"\n")[0])

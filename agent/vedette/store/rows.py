@@ -28,13 +28,16 @@ _PREFIX, _BEHIND = b"rows\0", b"rows\1"
 
 
 class Block(NamedTuple):
-    """``first``: the number of its first row; ``size``: its bytes in the store."""
+    """``first``: the number of its first row; ``size``: its bytes in the store; ``rows``: how many. One that is written
+    again has more, and so another key: what deletes the former does not meet it."""
 
     first: int
     size: int
+    rows: int
 
     def key(self, sink: str) -> bytes:
-        return _PREFIX + sink.encode() + b"\0" + self.first.to_bytes(8, "big") + self.size.to_bytes(4, "big")
+        numbers = ((self.first, 8), (self.size, 4), (self.rows, 4))
+        return _PREFIX + sink.encode() + b"\0" + b"".join(number.to_bytes(size, "big") for number, size in numbers)
 
     @property
     def counted(self) -> int:
@@ -72,7 +75,7 @@ class Change:
 def packed(first: int, lines: Sequence[bytes]) -> tuple[Block, bytes]:
     """Return a block of these rows and its bytes."""
     data = zstandard.ZstdCompressor(level=1).compress(b"\n".join(lines))
-    return Block(first, len(data)), data
+    return Block(first, len(data), len(lines)), data
 
 
 class Rows:
@@ -89,8 +92,8 @@ class Rows:
             sinks = {name: Waiting(number, *places.get(name, ())) for name, number in following.items()}
             key = txn.last(_TABLE, _BEHIND)
             while key is not None and key.startswith(_PREFIX):
-                sink, numbers = key[len(_PREFIX) : -13].decode(), key[-12:]
-                block = Block(int.from_bytes(numbers[:8], "big"), int.from_bytes(numbers[8:], "big"))
+                sink, numbers = key[len(_PREFIX) : -17].decode(), key[-16:]
+                block = Block(*(int.from_bytes(part, "big") for part in (numbers[:8], numbers[8:12], numbers[12:])))
                 if sink in sinks:
                     sinks[sink].blocks.append(block)
                 key = txn.last(_TABLE, key)
@@ -115,11 +118,8 @@ class Rows:
             txn.put(_META, _PLACES, msgpack.packb(dict(places)))
 
     def forget(self, sinks: Collection[str]) -> None:
-        """Nothing of ``sinks`` is kept."""
+        """No row of ``sinks`` is kept; their numbers are, so that none is given twice."""
         with self._env.write() as txn:
-            following = msgpack.unpackb(txn.get(_META, _NEXT) or b"\x80")
-            left = {name: number for name, number in following.items() if name not in sinks}
             for name in sinks:
                 first = _PREFIX + name.encode() + b"\0"
-                txn.take(_TABLE, first, first + b"\xff" * 12)
-            txn.put(_META, _NEXT, msgpack.packb(left))
+                txn.take(_TABLE, first, first + b"\xff" * 16)

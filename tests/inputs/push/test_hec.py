@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from tests.inputs.push.reading import objects, read
+from vedette.decode.decoder import record
 from vedette.inputs.push.base import Refused, Request
 from vedette.inputs.push.hec import HEC
 
@@ -39,6 +40,18 @@ def test_a_text_that_is_syslog_or_json() -> None:
     assert second == {"a": 1}
     (event,), _ = read(EVENT, b'{"event":{"n":18446744073709551616}}')
     assert orjson.loads(event) == {"n": "18446744073709551616"}
+
+
+def test_a_text_of_another_format() -> None:
+    """Is a line, so that it is read as anywhere else; with what stands beside it. An input of JSON alone takes none."""
+    xml = "<Event><System><EventID>7</EventID><Channel>System</Channel></System></Event>"
+    events, _ = read(EVENT, {"time": 1790000000.25, "host": "w1", "sourcetype": "XmlWinEventLog", "event": xml})
+    shown = record(events[0], "auto")
+    assert (shown.get("EventID"), shown.get("Channel"), shown.host) == ("7", "System", "w1")
+    assert (shown.event_time, shown.get("carrier.sourcetype")) == (1_790_000_000_250_000, "XmlWinEventLog")
+    (event,) = [event for some in HEC.read(Request("POST", EVENT, {}, {}, orjson.dumps({"event": xml}), texts=False))
+                for event in some]  # fmt: skip
+    assert orjson.loads(event) == {"message": xml}
 
 
 def test_raw_and_query() -> None:

@@ -40,6 +40,8 @@ class Request(NamedTuple):
     body: bytes
     max_body: int = 8 << 20
     """Bytes that the body may have, however it is packed."""
+    texts: bool = True
+    """Events may be lines, not JSON alone."""
 
     @property
     def content_type(self) -> str:
@@ -82,6 +84,8 @@ class Protocol(NamedTuple):
     """In the sender's own words; the request may have no body."""
     public: re.Pattern[str] = re.compile(r"(?!)")
     """Those of them that bring no events and are answered without a token."""
+    secret: Callable[[Request], str] = lambda request: request.headers.get("authorization", "")
+    """The token, as the value of ``Authorization``."""
 
 
 def answer(status: int, value: object) -> Answer:

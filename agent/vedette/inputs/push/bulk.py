@@ -1,8 +1,8 @@
 """Elasticsearch's ``_bulk``: ``/_bulk`` and ``/INDEX/_bulk``, and what its clients ask of a server first.
 
-Each document is an event, its bytes as they were sent. An action is answered by itself: a document that is not a JSON
-object gets 400, the others are stored. There is nothing to update or delete here: of an ``update`` its ``doc`` or
-``upsert`` is an event, a ``delete`` gets 400.
+Each document is an event, its bytes as they were sent; one that carries an event (``carried.py``) is that. An action
+is answered by itself: a document that is not a JSON object gets 400, the others are stored. There is nothing to update
+or delete here: of an ``update`` its ``doc`` or ``upsert`` is an event, a ``delete`` gets 400.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from vedette.inputs import carried
 from vedette.inputs.push.base import (
     EVENT_BYTES,
     TEXT,
@@ -85,7 +86,7 @@ def _bulk(request: Request) -> Reading:
             failed = True
             item |= {"status": 400, "error": {"type": "document_parsing_exception", "reason": reason}}
         else:
-            events.append(event)
+            events.append(carried.apart(event, request.texts))
             item |= _CREATED
         items.append(orjson.dumps({action: item}))
         turn += EVENT_BYTES + end - start

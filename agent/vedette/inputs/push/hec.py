@@ -16,10 +16,11 @@ from typing import Any
 import orjson
 
 from vedette.decode.values import decoder
+from vedette.inputs.carried import said
 from vedette.inputs.push.base import SLICE, Answer, Protocol, Reading, Refused, Request, answer, loaded
 from vedette.inputs.push.lines import cut_up
 from vedette.inputs.push.pieces import LIMIT, bounded, few, values
-from vedette.inputs.push.texts import ECS, named, of_text
+from vedette.inputs.push.texts import ECS, named
 from vedette.model.event import MAX_EVENT
 
 _CODES = {400: 6, 401: 2, 403: 4, 404: 404, 413: 27, 429: 9, 500: 8}
@@ -121,10 +122,9 @@ def _event(value: Any, number: int, request: Request) -> bytes:
     if isinstance(more, dict):
         fields |= named(more, ECS)
     if isinstance(event, dict):
-        fields |= event
-    else:
-        fields |= of_text(event if isinstance(event, str) else orjson.dumps(event).decode())
-    return orjson.dumps(fields)
+        return orjson.dumps(fields | event)
+    what = said(event if isinstance(event, str) else orjson.dumps(event).decode(), fields, request.texts)
+    return what if isinstance(what, bytes) else orjson.dumps(what)
 
 
 def _refuse(refused: Refused, request: Request) -> Answer:

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from vedette.inputs.carried import said
 from vedette.inputs.push.base import (
     EVENT_BYTES,
     LOKI_PATH,
@@ -28,7 +29,7 @@ from vedette.inputs.push.base import (
 )
 from vedette.inputs.push.pieces import ABOUT_BYTES, records
 from vedette.inputs.push.snappy import unpack
-from vedette.inputs.push.texts import LABELS, named, of_text
+from vedette.inputs.push.texts import LABELS, named
 from vedette.inputs.push.wire import messages
 
 
@@ -45,25 +46,25 @@ def _read(request: Request) -> Reading:
         from vedette.inputs.push.loki_protobuf import entries_of
 
         for message in messages(body, (1, 2)):
-            yield from _events(entries_of(message) if message is not None else ())
+            yield from _events(entries_of(message) if message is not None else (), request.texts)
     elif request.content_type in ("application/json", ""):
         for part in records(request.body, ("streams", "values")):
             if type(part) is bytes:
                 yield [part]
             else:
-                yield from _events(_entries(part) if part is not None else ())
+                yield from _events(_entries(part) if part is not None else (), request.texts)
     else:
         raise Refused(415, f"{request.content_type}: send application/json or {PROTOBUF}")
     return Answer(204)
 
 
-def _events(entries: Iterable[LokiEntry | None]) -> Generator[list[bytes], None, None]:
+def _events(entries: Iterable[LokiEntry | None], texts: bool) -> Generator[list[bytes], None, None]:
     events = list[bytes]()
     turn = 0
     for entry in entries:
         turn += EVENT_BYTES
         if entry is not None:
-            event = orjson.dumps(_fields(*entry))
+            event = _event(*entry, texts)
             events.append(event)
             turn += len(event)
         if turn > TURN_BYTES:
@@ -98,9 +99,10 @@ def few_labels(labels: dict[str, Any], stream: int) -> None:
         raise Refused(413, f"streams[{stream}]: labels of more than {ABOUT_BYTES} bytes")
 
 
-def _fields(labels: dict[str, Any], time: int, line: str, more: dict[str, Any]) -> dict[str, Any]:
+def _event(labels: dict[str, Any], time: int, line: str, more: dict[str, Any], texts: bool) -> bytes:
     time = time if -(1 << 63) <= time < 1 << 63 else 0
-    return {"@timestamp": time, **labels, **more, **of_text(line)}
+    what = said(line, {"@timestamp": time, **labels, **more}, texts)
+    return what if isinstance(what, bytes) else orjson.dumps(what)
 
 
 def _refuse(refused: Refused, request: Request) -> Answer:

@@ -43,7 +43,7 @@ def _nested(levels: int) -> bytes:
 _CONTAINER = _nested(LEVELS)
 _CHILD = rb'(?>(?:[^"\[\]{},]++|' + STRING + rb"|" + _CONTAINER + rb")*)"
 _children = re.compile(rb"(?>(?:" + _CHILD + rb",)*)", re.DOTALL).match
-_child = re.compile(_CHILD, re.DOTALL).match
+child = re.compile(_CHILD, re.DOTALL).match
 _skip = re.compile(rb'(?>(?:[^"\[\]{}]++|' + STRING + rb"|" + _CONTAINER + rb")*)", re.DOTALL).match
 _flat = re.compile(rb'(?>(?:[^"\[\]{}]++|' + STRING + rb")*)", re.DOTALL).match
 _container = re.compile(_CONTAINER, re.DOTALL).match
@@ -159,7 +159,7 @@ def _spans(body: bytes, at: int, ends: dict[int, int]) -> Spans:
             at = match.end()
             first = False
             continue
-        match = _child(body, at, most)
+        match = child(body, at, most)
         if match and match.end() == closing:
             if not first or body[at:closing].strip():
                 yield at, closing, False

@@ -24,7 +24,8 @@ from vedette.region.reload.settings import PORTS, Table
 from vedette.sinks.base import secret
 
 CONNECT_SECONDS = 20.0
-_BATCH = 4096
+_BATCH = 64
+"""Rows that PostgreSQL sends at once, which libpq holds whole: they may be wide."""
 _HOST_AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 _OIDS = {16: "bool", 20: "int", 21: "int", 23: "int", 26: "int", 700: "float", 701: "float", 1700: "float",
          1082: "time", 1114: "time", 1184: "time"}  # fmt: skip
@@ -122,19 +123,20 @@ def _postgresql(table: Table) -> Iterator[_Rows]:
         about |= {"sslcert": str(table.cert_file), "sslkey": str(table.key_file)}
     most = max(1, round(table.timeout * 1000))
     try:
-        with psycopg.connect(
+        connection = psycopg.connect(
             host=parts.hostname, port=parts.port or PORTS[parts.scheme], dbname=parts.path[1:], user=table.username,
             password=_password(table), connect_timeout=round(min(CONNECT_SECONDS, max(2.0, table.timeout))),
             application_name="vedette lookup refresh", gssencmode="disable",
             **about,
-        ) as connection:  # fmt: skip
+        )  # fmt: skip
+        sock = socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+        with _bounded(table, sock), connection:
             connection.read_only = True
             for setting in (f"statement_timeout = {most}", "TimeZone = 'UTC'", "DateStyle = 'ISO'"):
                 connection.execute(f"SET LOCAL {setting}".encode())  # poolers refuse them as options
             for name in _AS_TEXT:
                 connection.adapters.register_loader(name, TextLoader)
-            sock = socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
-            with _bounded(table, sock), connection.cursor(name="vedette") as cursor:
+            with connection.cursor(name="vedette") as cursor:
                 cursor.itersize = _BATCH
                 cursor.execute(table.query.encode())
                 described = cursor.description or []

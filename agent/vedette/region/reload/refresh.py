@@ -137,9 +137,10 @@ class Refresher:
             changed = content.digest != last.digest
             if changed:
                 self._build(table, content, now, 0 if fewer else max(1, rows * table.least if same else 0))
-        except (OSError, ValueError) as error:
+        except Exception as error:  # whatever a source makes a library raise: the other lookups are refreshed
             source = shown(table.url) if table.url else str(table.path or table.database)
-            self._fail(table.name, str(error).replace(str(work / f"{table.name}{table.suffix}"), source))
+            said = str(error) if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {error}"
+            self._fail(table.name, said.replace(str(work / f"{table.name}{table.suffix}"), source))
             return "failed"
         finally:
             shutil.rmtree(work, ignore_errors=True)

@@ -109,6 +109,8 @@ class Sinks:
         if (rows := self._context.rows) is not None:
             await rows.keep()
             for name, queue in rows.queues.items():
+                if f"{name}{ROWS}" not in self._open:  # gone, which was said
+                    continue
                 self._say_dropped(f"{name}{ROWS}", name, "rows", queue.place.dropped, "its max_waiting")
 
     def _say_dropped(self, key: str, name: str, noun: str, dropped: int, bound: str) -> None:
