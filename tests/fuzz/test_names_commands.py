@@ -65,6 +65,9 @@ lookup build F/users.csv --output F/users.vlookup --key ip:ip --name=X
 lookup build F/users.csv --output F/users.vlookup --key ip:ip --plugin=X
 lookup fetch F/feeds.toml --output F/fetched --state F/state --only=X
 lookup fetch F/feeds.toml --output F/fetched --state F/state --prefix=X
+lookup refresh F/tables.toml --output F/fetched --key F/otto.pem --fleet=X
+lookup refresh F/tables.toml --output F/fetched --key F/otto.pem --fleet plants --fewer=X
+lookup refresh F/tables.toml --output F/fetched --key F/otto.pem --fleet plants --only=X
 lookup remove X -c F/vedette.toml
 lookup rollback X -c F/vedette.toml
 member allow X --folder F/region
@@ -106,6 +109,7 @@ FILES = {
     "rules/needle.yml": RULE + "detection: {k: [needle], condition: k}\n",
     "users.csv": "ip,user\n192.0.2.1,ann\n",
     "feeds.toml": '[[feed]]\nname = "x"\ntype = "misp"\npath = "F/misp"\n',
+    "tables.toml": '[[lookup]]\nname = "x"\nevery = "1h"\nkey = ["ip:ip"]\npath = "F/users.csv"\n',
     "misp/event.json": '{"Event": {"uuid": "5b7e1c1a-6d0e-4f43-9a4f-0c8f5a1d2e01", "Attribute": []}}',
     "lines.log": "a needle\n",
     "data/raw/none": "",
