@@ -45,8 +45,8 @@ CARRIERS = (
     Carrier("log", frozenset(("stream", "container_id", "container_name", "kubernetes"))),  # Fluent Bit, Fluentd
     Carrier("message", frozenset(("source_type", "logGroup", "input"))),  # Vector, CloudWatch, Filebeat
 )
-_HINTS = (b'"_raw"', b'"short_message"', b'"log"', b'"source_type"', b'"filebeat"')
-"""Of which one is in each event of a row; CloudWatch's are known by what contains them."""
+_hint = re.compile(rb'"(?:_raw|short_message|log|source_type|filebeat)"').search
+"""One of these is in each event of a row; CloudWatch's are known by what contains them. Faster than five searches."""
 _TIMES = ("@timestamp", "timestamp", "time", "_time", "date")
 _HOSTS = ("host", "hostname", "host.name")
 _CONTAINERS = frozenset(("kubernetes", "docker", "container", "container_id", "container_name"))
@@ -65,7 +65,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def may(data: bytes) -> bool:
     """Whether there may be a carrier in ``data``; cheap."""
-    return any(hint in data for hint in _HINTS)
+    return _hint(data) is not None
 
 
 def members(data: bytes) -> dict[str, Any]:
