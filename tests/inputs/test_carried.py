@@ -66,11 +66,11 @@ CARRIED: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("Cribl, ASA", {"_raw": "<166>Nov 28 02:29:33 fw : %ASA-6-302013: Built", "_time": 1795832973.5, "host": "fwd"},
      {"mnemonic": "302013", "severity": "info", "carrier.host": "fwd"}),
     ("Vector, a container that calls itself another", {
-        "message": json.dumps({"a": "b", "host": "bastion", "kubernetes": {"pod_name": "trusted"},
+        "message": json.dumps({"a": "b", "hostname": "bastion", "kubernetes": {"pod_name": "trusted"},
                                "container_name": "backup", "@timestamp": "2020-01-01T00:00:00Z"}),
         "source_type": "kubernetes_logs", "host": "node7", "kubernetes": {"pod_name": "evil"}, "container_name": "evil",
         "timestamp": STAMP},
-     {"a": "b", "host": "node7", "kubernetes.pod_name": "evil", "container_name": "evil"}),
+     {"a": "b", "host": "node7", "hostname": ABSENT, "kubernetes.pod_name": "evil", "container_name": "evil"}),
     ("Fluent Bit, a container that prints another host's line", {
         "log": "<38>Nov 28 2020 02:29:33 bastion sshd[42]: Failed password for root from 192.0.2.9 port 22 ssh2",
         "kubernetes": {"host": "node7", "pod_name": "evil"}, "date": 1795832973.5, "host": "node7"},

@@ -50,8 +50,9 @@ _hint = re.compile(rb'"(?:_raw|short_message|log|source_type|filebeat)"').search
 _TIMES = ("@timestamp", "timestamp", "time", "_time", "date")
 _HOSTS = ("host", "hostname", "host.name")
 _CONTAINERS = frozenset(("kubernetes", "docker", "container", "container_id", "container_name"))
-_VOUCHED = (*_CONTAINERS, *_HOSTS, *_TIMES)
-"""What a text does not say of itself, where it is what a container printed: whoever runs in it chose every word."""
+_VOUCHED = (_HOSTS, _TIMES, (*_CONTAINERS, "hostname", "_HOSTNAME", "Computer"))
+"""What a text does not say of itself where the shipper does, if it is what a container printed: whoever runs in it
+chose every word. Of each of these one that stands beside the text is enough; ``host`` may as well be a request's."""
 _DEPTH = 3
 """Carriers in each other."""
 MAX_BESIDE = 16 << 10
@@ -119,9 +120,8 @@ def said(text: str, beside: Mapping[str, Any], texts: bool) -> dict[str, Any] | 
         return {**beside, "message": text}
     fields = of_text(text)
     if contained := not _CONTAINERS.isdisjoint(beside):
-        timed = not beside.keys().isdisjoint(_TIMES)
-        own = [name for name in _VOUCHED if name in beside or (timed and name in _TIMES)]
-        fields = {name: value for name, value in fields.items() if name not in own and name != "_HOSTNAME"}
+        own = {name for names in _VOUCHED if not beside.keys().isdisjoint(names) for name in names}
+        fields = {name: value for name, value in fields.items() if name not in own}
     if text[:1] == "{" and fields != {"message": text}:
         return {**beside, **fields}
     tells = "MESSAGE" in fields
