@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from datetime import timedelta
 
 
 def plain(text: str) -> str:
@@ -33,3 +34,11 @@ def cut(text: str, most: int) -> str:
 def many(n: int, singular: str, plural: str = "") -> str:
     """``n`` and its noun, in the plural where it should be."""
     return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
+
+
+def ago(age: timedelta) -> str:
+    """``6 minutes ago``, in whole minutes, hours or days."""
+    minutes = max(0, int(age.total_seconds()) // 60)
+    if minutes < 60:
+        return f"{many(minutes, 'minute')} ago"
+    return f"{many(minutes // 60, 'hour')} ago" if minutes < 48 * 60 else f"{many(minutes // 1440, 'day')} ago"

@@ -193,7 +193,8 @@ _ENTITIES = f"""SELECT kind, value, {total("alerts")}, count(DISTINCT rule_id) A
     count(DISTINCT concat(fleet, '/', site)) AS sites
 FROM entity GROUP BY kind, value ORDER BY alerts DESC, kind, value LIMIT {MAX_LISTED}"""
 
-_KNOWN = f"""SELECT rule_id, coalesce(rule_title, '') AS rule_title, coalesce(level, '') AS level, tactics, techniques
+_KNOWN = f"""SELECT rule_id, coalesce(rule_title, '') AS rule_title, coalesce(level, '') AS level, tactics, techniques,
+    first_time
 FROM rules ORDER BY last_time DESC NULLS LAST, rule_id LIMIT {MAX_RULES}"""
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from spark_jobs.common.attack import caption
 from spark_jobs.common.entities import CRITICAL_DAYS
 from spark_jobs.common.period import Period
-from spark_jobs.common.plain import many, short
+from spark_jobs.common.plain import ago, many, short
 from spark_jobs.report.accounts import Accounts
 from spark_jobs.report.figures import Counts, Line
 from spark_jobs.report.findings import Findings
@@ -169,7 +169,7 @@ def _change(now: Line, before: Line, name: str) -> str:
 
 def look_first(screen: Screen) -> list[Pointer]:
     """Pointers to what an analyst should look at first, the most severe kind first."""
-    pointers = [*_campaigns(screen.findings), *_risks(screen.findings), *_anomalies(screen), *_alerts(screen.counts)]
+    pointers = [*_campaigns(screen.findings), *_risks(screen), *_anomalies(screen), *_alerts(screen)]
     pointers += _losses(screen.accounts)
     loud = screen.counts.rules.items[0] if screen.counts.rules.items else None
     if loud and loud.matches > LOUD * screen.counts.now.matches and screen.counts.now.rules > 1:
@@ -196,11 +196,25 @@ def _campaigns(findings: Findings) -> Iterator[Pointer]:
         yield Pointer(campaign.level, "campaign", text, f"campaign-{number}", note, *times)
 
 
-def _risks(findings: Findings) -> Iterator[Pointer]:
-    for risk in unnamed_risks(findings)[:MAX_RISKS]:
+def _risks(screen: Screen) -> Iterator[Pointer]:
+    for risk in unnamed_risks(screen.findings)[:MAX_RISKS]:
         where = f" at {risk.scope}" if risk.scope else ""
-        text = f"{risk.kind} {short(risk.value)}{where}: {risk.reason}"
+        text = f"{risk.kind} {short(risk.value)}{where}: {_matters(screen, risk)}"
         yield Pointer(risk.level, "risk", text, "risk", "", risk.first_seen, risk.last_seen)
+
+
+def _matters(screen: Screen, risk: Line) -> str:
+    """What raised a risk most: a rule and when; and how much else there is."""
+    if not risk.contributions:
+        return str(risk.reason)
+    most = max(risk.contributions, key=lambda part: (part["points"], part["time"]))
+    others = f"{many(risk.rules, 'rule')} in {many(risk.days, 'day')}"
+    return f"{_title(screen, most['rule_id'])}, {ago(screen.period.now - most['time'])}; {others}"
+
+
+def _title(screen: Screen, rule_id: str) -> str:
+    rule = screen.counts.rules_by_id.get(rule_id)
+    return (rule.rule_title if rule else "") or rule_id
 
 
 def _anomalies(screen: Screen) -> Iterator[Pointer]:
@@ -214,12 +228,24 @@ def _anomalies(screen: Screen) -> Iterator[Pointer]:
             yield Pointer(level, called, what, "anomalies", "", anomaly.started_at, anomaly.ended_at)
 
 
-def _alerts(counts: Counts) -> Iterator[Pointer]:
-    newest = next((alert for alert in counts.severest if alert.level == "critical"), None)
-    if newest:
+def _alerts(screen: Screen) -> Iterator[Pointer]:
+    """What is critical; of it the newest by the rule that is newest: what comes every day is known."""
+    counts = screen.counts
+    critical = [alert for alert in counts.severest if alert.level == "critical"]
+    if critical:
+        begun = {alert.rule_id: _begun(screen, alert) for alert in critical}
+        named = max(critical, key=lambda alert: (begun[alert.rule_id], alert.counted_at))
         number = sum(level.alerts for level in counts.levels if level.level == "critical")
-        note = f"the newest: {newest.rule_title} on {newest.host or 'a host'}"
+        which = "of a new rule" if begun[named.rule_id] >= screen.period.start else "the newest"
+        note = f"{which}: {named.rule_title} on {named.host or 'a host'}, {ago(screen.period.now - named.counted_at)}"
         yield Pointer("critical", "critical", many(number, "critical alert"), "severest", note)
+
+
+def _begun(screen: Screen, alert: Line) -> datetime:
+    """When the first alert of a rule was."""
+    rule = screen.counts.rules_by_id.get(alert.rule_id)
+    first: datetime | None = rule.first_time if rule else None
+    return first or alert.counted_at
 
 
 def _losses(accounts: Accounts) -> Iterator[Pointer]:
@@ -244,8 +270,7 @@ def _losses(accounts: Accounts) -> Iterator[Pointer]:
 
 def _anomaly(screen: Screen, anomaly: Line) -> str:
     """Where, by which rule and how much, in words."""
-    rule = screen.counts.rules_by_id.get(anomaly.rule_id)
-    title = (rule.rule_title if rule else "") or anomaly.rule_id
+    title = _title(screen, anomaly.rule_id)
     where = f"{anomaly.fleet}/{anomaly.site}" if anomaly.site else "the fleet"
     what = f", {title}" if anomaly.rule_id else ""
     if anomaly.kind == "new_rule":

@@ -28,6 +28,7 @@ from spark_jobs.tables.schema import (
     HEARTBEATS,
     NOISE,
     RISK,
+    RULES,
     SEQS,
     TRIAGE,
     WIN_5M,
@@ -128,6 +129,32 @@ def test_slow_and_low_is_not_buried_by_lone_critical_alerts(tables: Tables) -> N
     values = [risk.value for risk in report.findings.risks.items]
     assert (values[0], values[1], "calm" in values) == ("slow", f"lone{MAX_RISKS - 1:03}", False)
     assert next(pointer.text for pointer in look_first(report) if pointer.kind == "risk") == "user slow: 14 rules"
+
+
+def test_a_line_says_what_and_when(tables: Tables) -> None:
+    """A risk names the rule that raised it most, and the critical pointer an alert of the rule that is newest, not the
+    last one of what comes every day."""
+    rules = [
+        {"rule_id": "shell", "rule_title": "Reverse Shell", "first_time": AT, "last_time": AT},
+        {"rule_id": "daily", "rule_title": "Daily", "first_time": AT - timedelta(days=30), "last_time": AT},
+    ]
+    tables.upsert(RULES, pa.Table.from_pylist([{**rule, "first_landed": AT, "level": "critical"} for rule in rules]))
+    late = AT + timedelta(hours=2)
+    common = {"received_date": DAY, "batch": "b", "level": "critical"}
+    rows = [
+        {**alert(1), **common, "rule_id": "shell", "rule_title": "Reverse Shell", "host": "db1", "counted_at": AT},
+        {**alert(2), **common, "rule_id": "daily", "rule_title": "Daily", "host": "db2", "counted_at": late},
+    ]
+    tables.append(ALERTS, pa.Table.from_pylist(rows, arrow_schema(ALERTS.columns)))
+    count(tables, {"site": "plant", "rule_id": "shell", "level": "critical", "alerts": 2})
+    part = {"points": 60.0, "time": AT, "rule_id": "shell", "level": "critical", "tactic": "", "alerts": 1, "why": ""}
+    risk = {"as_of": DAY, "risk_id": "r", "kind": "user", "value": "root", "scope": "", "score": 104.0, "level": "high",
+            "threshold": 100.0, "over": True, "first_seen": AT, "last_seen": AT, "reason": "104 points", "rules": 9,
+            "days": 10, "contributions": [{**part, "rule_id": "daily", "points": 3.0}, part]}  # fmt: skip
+    write(tables, RISK, risk)
+    first = {pointer.kind: pointer for pointer in look_first(report_of(tables))}
+    assert first["risk"].text == "user root: Reverse Shell, 12 hours ago; 9 rules in 10 days"
+    assert first["critical"].note == "of a new rule: Reverse Shell on db1, 12 hours ago"
 
 
 def test_a_host_of_a_campaign_is_no_finding_of_its_own(tables: Tables) -> None:
