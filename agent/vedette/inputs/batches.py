@@ -187,6 +187,7 @@ def record_runs(array: bytes, texts: bool, within: bytes) -> Steps[Sequence[Run]
     runs: list[Run] = []
     for run in (yield from elements(array)):
         runs.append((yield from apart(run, texts, about)))
+        yield []
     return runs
 
 
