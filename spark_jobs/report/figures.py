@@ -72,6 +72,11 @@ class Counts:
     other_days: tuple[tuple[str, int], ...] = ()
     """The newest days with alerts and how many, where the period has none."""
 
+    def title(self, rule_id: str) -> str:
+        """Of a rule, or its id where none is known."""
+        rule = self.rules_by_id.get(rule_id)
+        return (rule.rule_title if rule else "") or rule_id
+
 
 ALERT = ("counted_at", "level", "rule_id", "rule_title", "fleet", "site", "host", "agent_id", "alert_id", "raw",
          "log_id", "raw_offset", "raw_length")  # fmt: skip

@@ -209,12 +209,7 @@ def _matters(screen: Screen, risk: Line) -> str:
         return str(risk.reason)
     most = max(risk.contributions, key=lambda part: (part["points"], part["time"]))
     others = f"{many(risk.rules, 'rule')} in {many(risk.days, 'day')}"
-    return f"{_title(screen, most['rule_id'])}, {ago(screen.period.now - most['time'])}; {others}"
-
-
-def _title(screen: Screen, rule_id: str) -> str:
-    rule = screen.counts.rules_by_id.get(rule_id)
-    return (rule.rule_title if rule else "") or rule_id
+    return f"{screen.counts.title(most['rule_id'])}, {ago(screen.period.now - most['time'])}; {others}"
 
 
 def _anomalies(screen: Screen) -> Iterator[Pointer]:
@@ -270,7 +265,7 @@ def _losses(accounts: Accounts) -> Iterator[Pointer]:
 
 def _anomaly(screen: Screen, anomaly: Line) -> str:
     """Where, by which rule and how much, in words."""
-    title = _title(screen, anomaly.rule_id)
+    title = screen.counts.title(anomaly.rule_id)
     where = f"{anomaly.fleet}/{anomaly.site}" if anomaly.site else "the fleet"
     what = f", {title}" if anomaly.rule_id else ""
     if anomaly.kind == "new_rule":

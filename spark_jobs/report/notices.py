@@ -24,8 +24,7 @@ def notices(report: Report) -> Iterator[dict[str, Any]]:
             yield _campaign(campaign)
     for anomaly in report.findings.anomalies.items:
         if anomaly.kind in KINDS and anomaly.triage.state == "new":
-            rule = report.counts.rules_by_id.get(anomaly.rule_id)
-            yield _anomaly(anomaly, rule.rule_title if rule else anomaly.rule_id)
+            yield _anomaly(anomaly, report.counts.title(anomaly.rule_id))
     for risk in unnamed_risks(report.findings):
         if risk.triage.state == "new":
             yield _risk(risk, report)
@@ -66,8 +65,7 @@ def _anomaly(anomaly: Line, title: str) -> dict[str, Any]:
 def _risk(risk: Line, report: Report) -> dict[str, Any]:
     parts = []
     for part in risk.contributions:
-        rule = report.counts.rules_by_id.get(part["rule_id"])
-        title = (rule.rule_title if rule else "") or part["rule_id"]
+        title = report.counts.title(part["rule_id"])
         parts.append(
             f"{part['points']:.0f} {part['time']:%Y-%m-%d} {title}" + (f", {part['why']}" if part["why"] else "")
         )

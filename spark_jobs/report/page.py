@@ -100,10 +100,7 @@ def heat(counts: Counts) -> Line:
     for cell in counts.heat:
         sites[cell.fleet, cell.site][cell.rank] += cell.alerts
         rules[cell.rule_id][cell.rank] += cell.alerts
-    titles = {
-        rule: _title(rule, counts.rules_by_id)
-        for rule in sorted(rules, key=lambda rule: (_severest(rules[rule]), rule))
-    }
+    titles = {rule: counts.title(rule) for rule in sorted(rules, key=lambda rule: (_severest(rules[rule]), rule))}
     cells = {(cell.fleet, cell.site, cell.rule_id): cell for cell in counts.heat}
     most = {
         rank: max(cell.alerts for cell in counts.heat if cell.rank == rank) for rank in {c.rank for c in counts.heat}
@@ -173,7 +170,6 @@ def _environment() -> Environment:
         "short": short,
         "caption": caption,
         "level_class": lambda name: name if name in LEVELS else "other",
-        "title_of": _title,
         "technique": attack_name,
         "attack_link": attack_link,
         "depth": lambda alerts: min(4, len(str(alerts))) if alerts else 0,
@@ -218,11 +214,6 @@ def _number(value: float | int | None) -> str:
 
 def _clock(time: datetime | None) -> str:
     return "" if time is None else f"{time:%a %-d %b %H:%M:%S}"
-
-
-def _title(rule_id: str, rules: Mapping[str, Line]) -> str:
-    rule = rules.get(rule_id)
-    return rule.rule_title if rule and rule.rule_title else rule_id
 
 
 @cache

@@ -34,7 +34,7 @@ def refresh(
     file: Path, folder: Path, key: Path, fleet: str, only: tuple[str, ...], at_once: bool, fewer: tuple[str, ...],
     as_json: bool, **broker: Any,
 ) -> None:  # fmt: skip
-    """Make lookups anew from their sources.
+    """Rebuild lookups from their sources.
 
     FILE has [[lookup]] tables: fleet.toml, or a file of nothing else. Reads the sources that are due, builds and signs
     what changed, and publishes with --broker what that does not hold. Run it by a timer.

@@ -149,7 +149,7 @@ class RowQueue:
             at = bisect_right(self._blocks, after + 1, key=lambda block: block.first) - 1
             try:
                 first, lines = self._lines(at)
-            except KeyError:  # a commit that is about to end has written it anew, or dropped it
+            except KeyError:  # a commit that is about to end has rewritten or dropped it
                 break
             except ValueError as error:
                 log.error(Log.OUTBOX_DAMAGED, sink=self.name, row=after + 1, reason=str(error), action="not sent")

@@ -24,7 +24,7 @@
     roles = ["viewer", "analyst"]
     expires = 2027-06-30T00:00:00Z
 
-    [[lookup]]                       # made anew of its source, beside all this (``reload/settings.py``)
+    [[lookup]]                       # rebuilt from its source, beside all this (``reload/settings.py``)
     name = "assets"
 
 Paths are relative to the file. All mistakes are reported at once. An overlay is read by the agent's own reader, a

@@ -223,5 +223,5 @@ def _versions(announcements: Mapping[str, bytes]) -> dict[str, str]:
         try:
             versions[topic] = Announcement.from_bytes(data).version
         except LookupRefused:
-            continue  # it is published anew
+            continue  # it is published again
     return versions

@@ -69,7 +69,7 @@ class Table(Remote):
 
     @property
     def meaning(self) -> str:
-        """What the lookup's rows come from and become: with another one they are read and built anew."""
+        """What the lookup's rows come from and become: with another one they are read and rebuilt."""
         return repr((self.url, self.path, self.database, self.username, self.query, self.suffix, self.signed_by,
                      self.signature, self.sha256, self.key, sorted(self.types.items()), self.columns, self.valid,
                      self.duplicates, self.channel))  # fmt: skip
