@@ -19,7 +19,7 @@ from tests.mqtt.kit import QUICK, connected
 from tests.waits import DEADLINE, eventually
 from vedette.mqtt import client, connection
 from vedette.mqtt.client import MqttClient
-from vedette.mqtt.connection import MAX_PACKET, REGION_PACKET, Message, Session
+from vedette.mqtt.connection import MAX_PACKET, REGION_PACKET, Connection, Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.system.trouble import Backoff
 
@@ -205,6 +205,21 @@ async def test_subscriptions_come_and_go(broker: Broker) -> None:
         reader.reconnect()
         reader.unsubscribe("m/more")  # while it is not connected
         await eventually("another UNSUBSCRIBE", lambda: broker.log().count("Received UNSUBSCRIBE from r") == 2)
+
+
+async def test_a_subscription_withdrawn_while_the_broker_answers_goes(broker: Broker) -> None:
+    """Before the connection counts as made: its SUBSCRIBE is under way."""
+
+    class Hasty(MqttClient):
+        def _subscribe(self, connection: Connection, topics: list[str]) -> asyncio.Future[list[Any]]:
+            answer = super()._subscribe(connection, topics)
+            self.unsubscribe("m/once")
+            return answer
+
+    hasty = Hasty(MqttSettings(url=broker.url), "r", subscriptions=["m/once"])
+    async with hasty.running():
+        await eventually("UNSUBSCRIBE at the broker", lambda: "Received UNSUBSCRIBE from r" in broker.log())
+        await eventually("its confirmation", lambda: not hasty.unwanted)
 
 
 async def published(writer: MqttClient, topic: str, payload: bytes) -> None:

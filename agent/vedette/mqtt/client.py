@@ -235,14 +235,20 @@ class MqttClient:
             return "closed"
         if self.protocol == "5" or not (connection.had_session and self._session.retained_once):
             self._in_session.clear()
-        if self.unwanted:
-            await self._answered(connection, self._withdraw(connection, [*self.unwanted]))
-        while wanted := [topic for topic in self._topics if topic not in self._in_session]:
-            # A retained message that came with the first ones may have asked for more.
-            if self._session.apart:
-                wanted = wanted[:1]
-            await self._answered(connection, self._subscribe(connection, wanted))
-            self._in_session.update(wanted)
+        refused: set[str] = set()
+        """Withdrawals: the next connection tries again."""
+        # A message that comes meanwhile may ask for more topics, or for fewer.
+        while True:
+            if gone := [*(self.unwanted - refused)]:
+                await self._answered(connection, self._withdraw(connection, gone))
+                refused.update(self.unwanted.intersection(gone))
+            elif wanted := [topic for topic in self._topics if topic not in self._in_session]:
+                if self._session.apart:
+                    wanted = wanted[:1]
+                await self._answered(connection, self._subscribe(connection, wanted))
+                self._in_session.update(self._topics.keys() & wanted)
+            else:
+                break
         self._in_session -= self.refused.keys()
         about = {"broker": self.settings.url, "client_id": self.client_id}
         if self.protocol == self.settings.protocol:
