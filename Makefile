@@ -26,7 +26,7 @@ help:
 	@echo "make promtail    Loki's Promtail for the tests, with Go (20 minutes)"
 	@echo "make test-crash  the property and crash tests in their long form, 200 kills each, what is for releases, Delta by Spark in full (hours)"
 	@echo "make test-flink  the vectors of SQL rules against a real Flink (FLINK=its python; else installs one, 850 MB, Java 17)"
-	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets of two kinds (an hour; SITES=20: half)"
+	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets of three kinds (an hour; SITES=20: half)"
 	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account checked"
 	@echo "make fuzz        every reader of foreign bytes under atheris and libFuzzer, for SECONDS=600 in all"
 	@echo "make lock        the newest versions that pyproject.toml allows, into requirements.lock and packaging/edge.lock"
@@ -134,7 +134,8 @@ FLEETS ?= 5
 SITES ?= 60
 evaluate: setup
 	VEDETTE_FLEETS=$(FLEETS) VEDETTE_SITES=$(SITES) $(BIN)/pytest -q -s -k planted tests/spark_jobs/test_evaluation.py \
-		tests/spark_jobs/test_playbooks.py tests/spark_jobs/jobs/test_campaigns.py tests/spark_jobs/jobs/test_baselines.py
+		tests/spark_jobs/test_playbooks.py tests/spark_jobs/test_replayed.py tests/spark_jobs/jobs/test_campaigns.py \
+		tests/spark_jobs/jobs/test_baselines.py
 
 soak: setup
 	@$(BIN)/python -m bench.soak --minutes $(MINUTES)

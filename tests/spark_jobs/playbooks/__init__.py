@@ -23,7 +23,7 @@ from tests.spark_jobs.playbooks.attacks import plan, weigh
 from tests.spark_jobs.playbooks.background import Everyday
 from tests.spark_jobs.playbooks.catalogue import PLAYBOOKS
 from tests.spark_jobs.playbooks.decoys import Decoys, outages
-from tests.spark_jobs.playbooks.world import Attack, Author, Decoy, Outage, Size, Truth
+from tests.spark_jobs.playbooks.world import RULES, Attack, Author, Decoy, Outage, Size, Truth
 
 __all__ = ["PLAYBOOKS", "Attack", "Decoy", "Outage", "Size", "Truth", "make"]
 
@@ -47,4 +47,5 @@ def make(folder: Path, seed: int, size: Size = Size()) -> Truth:  # noqa: B008
     everyday.write(size.alerts - len(author.happened))
     landed = author.write(folder, play.intel)
     attacks, decoys = weigh(author, attacks, decoys)
-    return Truth(seed, author.start, author.at(author.hours), attacks, decoys, list(author.outages), landed)
+    rules = {rule.id: rule.title for rule in RULES.values()}
+    return Truth(seed, author.start, author.at(author.hours), attacks, decoys, list(author.outages), landed, rules)

@@ -175,15 +175,19 @@ def weigh(author: Author, attacks: list[Attack], decoys: list[Decoy]) -> tuple[l
     """Leave to each attack the hosts that tell of it: in its time at least a third of their alerts from medium up are
     its own. What marks attacks and decoys is known now that all has happened."""
     total = Counter(alert.rule.title for alert in author.happened)
+    loud = [
+        (author.at(alert.hours), value, number)
+        for number, alert in enumerate(author.happened)
+        if alert.rule.level in LOUD
+        for kind, value in alert.names
+        if kind == "host"
+    ]
     weighed = []
     for attack in attacks:
         label = f"attack {attack.name}"
-        loud: Counter[str] = Counter()
-        for alert in author.happened:
-            if alert.host in attack.hosts and alert.rule.level in LOUD:
-                loud[alert.host] += attack.begin <= author.at(alert.hours) <= attack.end
-        mine = [author.happened[number] for number in author.labels[label]]
-        own = Counter(alert.host for alert in mine if alert.rule.level in LOUD)
-        hosts = {host for host in attack.hosts if own[host] and 3 * own[host] >= loud[host]}
+        during = Counter(host for when, host, _ in loud if attack.begin <= when <= attack.end)
+        mine = {*author.labels[label]}
+        own = Counter(host for _, host, number in loud if number in mine)
+        hosts = {host for host in attack.hosts if own[host] and 3 * own[host] >= during[host]}
         weighed.append(attack._replace(hosts=hosts, marks=author.marks(label, total)))
     return weighed, [decoy._replace(marks=author.marks(decoy.name, total)) for decoy in decoys]

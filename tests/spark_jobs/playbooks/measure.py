@@ -12,10 +12,11 @@ module knows no number of the program and reads only what the screen says.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -31,7 +32,6 @@ from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, RISK
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.conftest import run
 from tests.spark_jobs.playbooks import Attack, Size, Truth, make
-from tests.spark_jobs.playbooks.world import RULES
 
 FIRST = 10
 """Lines of the first screen that are read."""
@@ -41,6 +41,9 @@ EARLY = 2
 """Days that land before the jobs run for the first time; no attack becomes one in them."""
 SHORT = 26
 """Characters that a long name is shown with at least."""
+SEEDS = [int(os.environ.get("VEDETTE_SEED", "9001")) + n for n in range(int(os.environ.get("VEDETTE_FLEETS", "1")))]
+SITES = int(os.environ.get("VEDETTE_SITES", "60"))
+"""What ``make evaluate`` asks for."""
 
 Row = dict[str, Any]
 
@@ -116,7 +119,7 @@ def judged(pointer: Pointer, truth: Truth, day_end: datetime) -> Line:
     if about:
         return Line(pointer.kind, text, "attack", about)
     dark = [site for site in outages if names(text, site) or names(text, site.partition("/")[2])]
-    if any(rule in text for rule in RULES):
+    if any(title in text for title in truth.rules.values()):
         dark = []  # what a rule did there does not say that the site is dark
     recent = any(o.begin < day_end <= o.end + timedelta(days=1) for o in truth.outages)
     if dark or (pointer.kind == "agents" and recent):
@@ -133,13 +136,13 @@ def judged(pointer: Pointer, truth: Truth, day_end: datetime) -> Line:
     return Line(pointer.kind, text, "wrong", decoys)
 
 
-def places(tables: Tables, attack: Attack, day: date, day_end: datetime) -> list[str]:
+def places(tables: Tables, attack: Attack, titles: dict[str, str], day: date, day_end: datetime) -> list[str]:
     """Which tables of findings have a row of ``attack`` that stands at the end of ``day``."""
     if attack.begin >= day_end:
         return []
     since = day_end - timedelta(days=SPAN)
-    rules = {rule.id for rule in RULES.values() if rule.title in attack.rules}
-    marks = {rule.id for rule in RULES.values() if rule.title in attack.marks}
+    rules = {key for key, title in titles.items() if title in attack.rules}
+    marks = {key for key, title in titles.items() if title in attack.marks}
     hits = []
     for row in tables.arrow(CAMPAIGNS).to_pylist():
         named = {(row["kind"], row["value"]), *((entity["kind"], entity["value"]) for entity in row["entities"] or ())}
@@ -165,7 +168,13 @@ def places(tables: Tables, attack: Attack, day: date, day_end: datetime) -> list
     return sorted(set(hits))
 
 
-def measure(spark: SparkSession, folder: Path, seed: int, size: Size = Size(), last_only: bool = False) -> Measured:  # noqa: B008
+Make = Callable[[Path, int, Size], Truth]
+"""Writes a region's ``landing`` and ``lookups`` into a folder, by seed and size."""
+
+
+def measure(
+    spark: SparkSession, folder: Path, seed: int, size: Size = Size(), last_only: bool = False, make: Make = make  # noqa: B008
+) -> Measured:  # fmt: skip
     """Make a region in ``folder``, land it day by day, run the jobs after each, and read the screens."""
     truth = make(folder / "made", seed, size)
     landing, tables = folder / "landing", f"--tables={folder}/tables"
@@ -191,7 +200,7 @@ def measure(spark: SparkSession, folder: Path, seed: int, size: Size = Size(), l
         lines = days[f"{day}"] = [judged(pointer, truth, day_end) for pointer in pointers[:FIRST]]
         shown = {name for line in lines for name in line.about}
         for attack in truth.attacks:
-            seen[attack.name].append((day_end, attack.name in shown, places(kept, attack, day, day_end)))
+            seen[attack.name].append((day_end, attack.name in shown, places(kept, attack, truth.rules, day, day_end)))
         sys.stdout.write(f"seed {seed} {day}: {' '.join(line.verdict for line in lines)}\n")
         sys.stdout.flush()
     landed = open_tables(f"{folder}/tables").arrow(ALERTS, ["alert_id"]).num_rows
@@ -264,6 +273,15 @@ def figures_of(results: Sequence[Measured]) -> Figures:
     )
 
 
+AIMS = Figures(0.9, 0.8, 0.95, 1.0, 0.0)
+
+
+def missed(results: Sequence[Measured]) -> dict[str, float]:
+    """The figures that are below the aims."""
+    shares = figures_of(results)._asdict()
+    return {name: share for name, share in shares.items() if share < getattr(AIMS, name)}
+
+
 def summary(results: Sequence[Measured]) -> str:
     shares = figures_of(results)
     seeds = ", ".join(str(result.seed) for result in results)
@@ -274,26 +292,26 @@ def summary(results: Sequence[Measured]) -> str:
     )
 
 
-def main() -> None:
-    """Measure one region by the command line."""
+def main(prepare: Callable[[Path], Make] = lambda folder: make, size: Size = Size()) -> None:  # noqa: B008
+    """Measure one region by the command line. ``prepare`` gives what makes it, and may work in the folder."""
     import argparse
 
     from spark_jobs.common.session import open_session
     from tests.spark_jobs.conftest import SETTINGS
 
-    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser = argparse.ArgumentParser(description="Measure one region.")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--sites", type=int, default=Size().sites)
-    parser.add_argument("--alerts", type=int, default=Size().alerts)
+    parser.add_argument("--sites", type=int, default=size.sites)
+    parser.add_argument("--alerts", type=int, default=size.alerts)
     parser.add_argument(
         "--last-only", action="store_true", help="run the jobs after the last day only: no first sights"
     )
     said = parser.parse_args()
     settings = {**SETTINGS, "spark.sql.warehouse.dir": f"{said.folder}/warehouse"}
-    spark = open_session("playbooks", master="local[2]", settings=settings)
+    spark = open_session("evaluation", master="local[2]", settings=settings)
     size = Size(sites=said.sites, alerts=said.alerts)
-    result = measure(spark, said.folder, said.seed, size, last_only=said.last_only)
+    result = measure(spark, said.folder, said.seed, size, said.last_only, prepare(said.folder))
     (said.folder / "measured.json").write_text(json.dumps(result._asdict(), indent=1, default=str), "utf-8")
     sys.stdout.write(table([result]) + "\n")
     spark.stop()

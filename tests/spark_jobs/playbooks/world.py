@@ -164,6 +164,8 @@ class Truth(NamedTuple):
     decoys: list[Decoy]
     outages: list[Outage]
     alerts: int
+    rules: dict[str, str]
+    """Titles of the rules that may go off, by id."""
 
 
 class Size(NamedTuple):
