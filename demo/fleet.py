@@ -195,7 +195,7 @@ class Centre:
         self.vedette("fleet", "plan", "fleet.toml", *self.at_broker(), shown="vedette fleet plan fleet.toml")
         for name in ("carol", "dave"):
             self.vedette("fleet", "sign", "--key", f"keys/{name}.pem", shown=f"vedette fleet sign --key {name}.pem")
-        self.vedette("fleet", "apply", *self.at_broker(), shown="vedette fleet apply")
+        self.vedette("fleet", "apply", "--landing", "landing", *self.at_broker(), shown="vedette fleet apply")
 
     def rollouts(self) -> list[tuple[str, str]]:
         """What each change leads to, and its state."""

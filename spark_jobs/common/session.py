@@ -46,6 +46,17 @@ LOCAL = {
 }
 """Settings of a session on this host alone; each gives way to the caller's."""
 
+SMALL = {
+    # A JVM that lives for seconds never earns back its optimising compiler, nor a collector with threads; and a heap
+    # and a space for classes that grow bit by bit are collected whole at each step.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m "
+    "-XX:InitialRAMPercentage=100",
+    # Nor do plans over few rows earn back the code that is made and compiled for each.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""More of these, of a session that has little to look at and then ends."""
+
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -67,8 +78,11 @@ def untuned(properties: Mapping[str, str]) -> list[str]:
     return [key for key in LOCAL if key not in properties] if local else []
 
 
-def open_session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session for job ``name``; ``settings`` are Spark properties that win over all others.
+def open_session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, small: bool = False
+) -> SparkSession:
+    """The session for job ``name``; ``settings`` are Spark properties that win over all others. ``small``: a local one
+    that this opens gets those of ``SMALL``, too.
 
     ``master`` None: that of ``spark-submit``, or ``local[*]``. Memory of the driver counts only when this starts the
     JVM, which it does unless ``spark-submit`` did.
@@ -83,7 +97,7 @@ def open_session(name: str, *, master: str | None = None, settings: Mapping[str,
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             # Spark's workers are this Python, not the first python3 on the path, which may be of another version.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            for key, value in LOCAL.items():
+            for key, value in {**LOCAL, **(SMALL if small else {})}.items():
                 builder = builder.config(key, value)
             # The Python workers import what the driver does, from wherever it was started.
             builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, sys.path)))

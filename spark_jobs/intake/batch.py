@@ -55,7 +55,7 @@ from spark_jobs.tables.schema import (
     SEQS,
     Table,
 )
-from spark_jobs.tables.tables import Ranges, Tables, Txn
+from spark_jobs.tables.tables import Ranges, Tables, Txn, Where
 
 log = logging.getLogger(__name__)
 
@@ -248,7 +248,7 @@ def _keep(
     if dates:
         new = _unknown(work, table, good, same, dates, near).select(*table.names)
         _append(work, table, new, _parts(account.rows, size), *same)
-        account.new = _written(work, table, dates).count()
+        account.new = _number(work, table, dates)
     account.duplicates = account.rows - account.unusable - account.new
     _keep_dead_letters(work, batch, bad if account.unusable else None)
     return account, good
@@ -336,6 +336,17 @@ def _written(work: Work, table: Table, dates: Collection[str]) -> DataFrame:
     """What ``table`` holds of the batch."""
     rows = work.tables.frame(work.spark, table, only=dates, near={"batch": [(work.label, work.label)]})
     return rows.where(F.col("batch") == work.label)
+
+
+def _number(work: Work, table: Table, dates: Collection[str]) -> int:
+    """How many rows ``table`` holds of the batch."""
+    if not work.tables.in_process:
+        return _written(work, table, dates).count()
+    from spark_jobs.tables.delta import DeltaTables
+
+    assert isinstance(work.tables, DeltaTables)
+    rows = work.tables.dataset(table, Where(only=dates, near={"batch": [(work.label, work.label)]}))
+    return int(rows.count_rows(filter=pc.field("batch") == work.label))
 
 
 def _keep_dead_letters(work: Work, batch: Batch, rows: DataFrame | None, kind: str | None = None) -> int:

@@ -18,10 +18,11 @@ A file that is damaged, empty or gone may have been met while it was copied in: 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -38,7 +39,6 @@ FAILURES = (PySparkException, Py4JJavaError)
 MAX_REASON = 300
 
 _LISTED = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
-_LOGGED = "path STRING, timestamp LONG, batchId LONG"
 
 
 class File(NamedTuple):
@@ -126,7 +126,7 @@ def damaged(spark: SparkSession, files: Sequence[File], schema: StructType) -> d
     return {}
 
 
-def overlooked(spark: SparkSession, checkpoint: str, batch_id: int, listed: Sequence[File]) -> list[tuple[File, str]]:
+def overlooked(checkpoint: str, batch_id: int, listed: Sequence[File]) -> list[tuple[File, str]]:
     """Files that Spark planned for the micro-batch and left out, each with the reason.
 
     Reads the file source's log in the checkpoint (``sources/0/<n>``, JSON lines after a version line). A log that is
@@ -134,20 +134,26 @@ def overlooked(spark: SparkSession, checkpoint: str, batch_id: int, listed: Sequ
     """
     log = f"{checkpoint}/sources/0/{batch_id}"
     names = [name for name in (log, f"{log}.compact") if storage.exists(name)]
-    if not names:
-        return []
-    entry = F.from_json("value", _LOGGED).alias("entry")
-    entries = spark.read.text(storage.literal(names[0])).where("value LIKE '{%'").select(entry).select("entry.*")
+    mine = re.compile(rb'"batchId":%d\b' % batch_id)  # of all that a compact log has
     seen = {storage.bare(file.path) for file in listed}
     missing = []
-    for row in entries.where(F.col("batchId") == batch_id).collect():
-        path = unquote(row.path)
-        if storage.bare(path) in seen:
+    for entry in map(_entry, filter(mine.search, storage.lines(names[0]) if names else ())):
+        path = unquote(entry.get("path") or "")
+        if entry.get("batchId") != batch_id or storage.bare(path) in seen:
             continue
         there = storage.stamp(path)
         why = "is gone" if there is None else "was empty when it was listed" if there[0] else "is empty (0 bytes)"
-        missing.append((File(path, datetime.fromtimestamp(row.timestamp / 1000)), why))
+        missing.append((File(path, datetime.fromtimestamp(entry["timestamp"] / 1000)), why))
     return missing
+
+
+def _entry(line: bytes) -> dict[str, Any]:
+    """A line of Spark's log of files; empty for what is none."""
+    try:
+        entry = json.loads(line)
+        return entry if isinstance(entry, dict) else {}
+    except ValueError:
+        return {}
 
 
 def leftovers(folder: str) -> int:

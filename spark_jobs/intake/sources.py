@@ -86,7 +86,7 @@ class LandingSource(Source):
 
     def batch(self, spark: SparkSession, frame: DataFrame, number: int, checkpoint: str) -> Batch:
         files = [landing.File(row.path, row.landed, row.size) for row in frame.collect()]
-        letters = [Letter(*missing) for missing in landing.overlooked(spark, checkpoint, number, files)]
+        letters = [Letter(*missing) for missing in landing.overlooked(checkpoint, number, files)]
         return replace(self.files(spark, files), letters=tuple(letters))
 
     def files(self, spark: SparkSession, files: Sequence[landing.File]) -> Batch:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -24,6 +25,7 @@ from spark_jobs.jobs.ingest import ingest
 from spark_jobs.jobs.job import DURATION, FOLDER, SPAN, Job, spark_job
 from spark_jobs.jobs.maintain import maintain
 from spark_jobs.jobs.noise import noise
+from spark_jobs.jobs.reconcile import reconcile
 from spark_jobs.jobs.report import report
 from spark_jobs.jobs.risk import risk
 from spark_jobs.tables import storage
@@ -35,9 +37,15 @@ log = logging.getLogger(__name__)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 COMMANDS: tuple[tuple[click.Command, timedelta | None], ...] = (
     (ingest, None), (campaigns, HOUR), (baselines, HOUR), (risk, HOUR), (noise, DAY), (coverage, DAY),
-    (maintain, DAY), (report, None),
+    (maintain, DAY), (reconcile, DAY), (report, None),
 )  # fmt: skip
 """The jobs in the order in which they run, and how often; None: each time."""
+TAKE_LOOKUPS = {
+    str(command.name) for command, _ in COMMANDS if any(option.name == "lookups" for option in command.params)
+} - {"reconcile"}
+INPUTS = ("landing", "kafka", "lookups", "rules")
+"""Options of jobs that say what they work with."""
+NO_RULES = "name --rules, or have region publish or fleet apply write them with --landing"
 NAMES = tuple(str(command.name) for command, _ in COMMANDS)
 
 
@@ -76,27 +84,38 @@ def all_due(
         "noise": ["--date", "yesterday"],
         "maintain": [f"--keep={setting}" for setting in keep]
         + ([] if landing_days is None else ["--landing", str(landing), "--landing-days", str(landing_days)]),
+        "reconcile": ["--check"],
         "report": [*([] if days is None else ["--days", str(days)]), *([] if html is None else ["--html", str(html)])],
     }
     with storage.one_writer(job.root, "all"):
         while True:
             if rules or (landing and storage.exists(f"{landing}/rules")):
                 words["coverage"] = ["--rules", rules or f"{landing}/rules", "--date", "yesterday"]
-            chosen = [name for name in NAMES if name in words and name not in skip]
-            failed, done = run_due(job, with_lookups({name: words[name] for name in chosen}, lookups), force=now)
+            chosen = {name: words[name] for name in NAMES if name in words and name not in skip}
+            failed, done = run_due(job, with_lookups(chosen, lookups), force=now)
             if every is None or job.stop.wait(every):
                 break
     if failed:
         why = "; ".join(f"{name}: {error}" for name, error in failed.items())
         raise click.ClickException(f"{len(failed)} of {len(failed) + len(done)} jobs failed: {why}")
-    return f"all: {', '.join(done) or 'nothing is due'}"
+    text = f"all: {', '.join(done) or 'nothing is due'}"
+    return text if "coverage" in {*words, *skip} else f"{text}; not coverage, for want of rules: {NO_RULES}"
 
 
 def with_lookups(words: Mapping[str, list[str]], folder: str | None) -> dict[str, list[str]]:
     """``words``, with the folder of the lookups for each job that takes one."""
-    takes = {str(command.name) for command, _ in COMMANDS if any(option.name == "lookups" for option in command.params)}
     more = [] if folder is None else ["--lookups", folder]
-    return {name: [*mine, *(more if name in takes else ())] for name, mine in words.items()}
+    return {name: [*mine, *(more if name in TAKE_LOOKUPS else ())] for name, mine in words.items()}
+
+
+def inputs_of(words: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """By job what it works with, in words."""
+    inputs = {}
+    for name, mine in words.items():
+        values = dict(pairwise(mine))
+        parts = [f"{key} {values[f'--{key}']}" for key in INPUTS if f"--{key}" in values]
+        inputs[name] = ", ".join(parts + ["no lookups"] * (name in TAKE_LOOKUPS and "--lookups" not in values))
+    return inputs
 
 
 def run_due(job: Job, words: Mapping[str, Sequence[str]], *, force: bool = False) -> tuple[dict[str, str], list[str]]:
@@ -104,6 +123,7 @@ def run_due(job: Job, words: Mapping[str, Sequence[str]], *, force: bool = False
     not. Ends early when ``job`` is to stop."""
     failed: dict[str, str] = {}
     done: list[str] = []
+    inputs = inputs_of(words)
     before = {row["job"]: row["succeeded_at"] for row in job.tables.arrow(RUNS).to_pylist()}
     for command, often in COMMANDS:
         name, started = str(command.name), datetime.now(UTC)
@@ -114,8 +134,8 @@ def run_due(job: Job, words: Mapping[str, Sequence[str]], *, force: bool = False
             failed[name] = error
             log.error("%s failed: %s", name, error)
         else:
-            done.append(name)
-        _note(job.tables, name, started, before.get(name) if error else started, error)
+            done.append(f"{name} ({inputs[name]})" if inputs[name] else name)
+        _note(job.tables, name, started, before.get(name) if error else started, error, inputs[name])
     return failed, done
 
 
@@ -139,8 +159,9 @@ def _run(job: Job, command: click.Command, words: Sequence[str]) -> str:
     return ""
 
 
-def _note(tables: Tables, name: str, started: datetime, succeeded: datetime | None, error: str) -> None:
-    row = {"job": name, "started_at": started, "ended_at": datetime.now(UTC), "succeeded_at": succeeded, "error": error}
+def _note(tables: Tables, name: str, started: datetime, succeeded: datetime | None, error: str, inputs: str) -> None:
+    row = {"job": name, "started_at": started, "ended_at": datetime.now(UTC), "succeeded_at": succeeded,
+           "error": error, "inputs": inputs}  # fmt: skip
     times = [(column, pa.timestamp("us", tz="UTC")) for column in ("started_at", "ended_at", "succeeded_at")]
-    schema = pa.schema([("job", pa.string()), *times, ("error", pa.string())])
+    schema = pa.schema([("job", pa.string()), *times, ("error", pa.string()), ("inputs", pa.string())])
     tables.upsert(RUNS, pa.Table.from_pylist([row], schema))

@@ -32,7 +32,8 @@ from spark_jobs.jobs.job import FILE, FOLDER, Job, days_options, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import Reader, Row, total
-from spark_jobs.tables.schema import COVERAGE, RULES, WIN_5M
+from spark_jobs.tables.schema import COVERAGE, RULES, RUNS, WIN_5M
+from spark_jobs.tables.tables import Tables
 
 DAYS = 30
 
@@ -47,15 +48,15 @@ LEGEND = ((SEEN, "rules, and alerts"), (SILENT, "rules that never fired"), (STRA
 
 @spark_job()
 @days_options(DAYS, "Days looked at.")
-@click.option("--rules", type=FOLDER, required=True, metavar="PATH",
-              help="The landing's folder rules, or rule files on this host.")  # fmt: skip
+@click.option("--rules", type=FOLDER, metavar="PATH",
+              help="The landing's folder rules, or rule files on this host.  [default: as of `all`]")  # fmt: skip
 @click.option("--layer", "layer_file", type=FILE, metavar="FILE", help="Write a layer for the ATT&CK Navigator (JSON).")
-def coverage(job: Job, last: date, days: int, rules: str, layer_file: Path | None) -> str:
+def coverage(job: Job, last: date, days: int, rules: str | None, layer_file: Path | None) -> str:
     """Compare deployed ATT&CK techniques with alerts.
 
     Example: vedette-spark coverage --tables tables --rules landing/rules --layer layer.json
     """
-    wanted, listed = period(last, days), deployed(rules)
+    wanted, listed = period(last, days), deployed(rules or _noted(job.tables))
     with closing(job.reader()) as reader:
         rows = covered(reader, listed, wanted)
     job.tables.replace(COVERAGE, pa.Table.from_pylist(rows, arrow_schema(COVERAGE.columns)), [wanted.until])
@@ -69,6 +70,14 @@ def coverage(job: Job, last: date, days: int, rules: str, layer_file: Path | Non
         f"coverage: {len(listed)} rules deployed, {len(listed.keys() - fired)} never fired, {len(strange)} not "
         f"deployed fired; {len(seen)} of {len(techniques)} techniques seen"
     )
+
+
+def _noted(tables: Tables) -> str:
+    """Where the rules lay when ``all`` last ran this job. Raises UsageError."""
+    for run in tables.arrow(RUNS).to_pylist():
+        if run["job"] == "coverage" and (run["inputs"] or "").startswith("rules "):
+            return str(run["inputs"].removeprefix("rules "))
+    raise click.UsageError("coverage needs --rules PATH: no run of `all` has noted where they are")
 
 
 def deployed(path: str) -> dict[str, Mapping[str, Any]]:

@@ -21,8 +21,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.common.session import DELTA, open_session
 from spark_jobs.intake.enrich import Lookups
-from spark_jobs.tables import manifest
+from spark_jobs.tables import manifest, storage
 from spark_jobs.tables.ask import Reader, open_reader
+from spark_jobs.tables.schema import TABLES
 from spark_jobs.tables.tables import BACKENDS, Tables, open_tables
 
 
@@ -40,6 +41,10 @@ class Job:
     """Spark properties."""
     outer: SparkSession | Job | None
     """The session to use, of a caller that has one; or the job that this one is a part of."""
+    landing: str | None = None
+    """Folder of what has landed, where the job takes it."""
+    ends: bool = False
+    """Whether it looks at the tables, and at what landed in a folder, and then ends."""
     stop: Event = field(default_factory=Event)
     """Set by SIGTERM and Ctrl-C: a job that runs continuously ends."""
 
@@ -48,11 +53,23 @@ class Job:
         if self.outer is not None:
             return self.outer.spark if isinstance(self.outer, Job) else self.outer
         needed = DELTA if self.backend == "delta-spark" else {}
-        spark = open_session(self.name, master=self.master, settings={**needed, **self.settings})
+        settings = {**needed, **self.settings}
+        spark = open_session(self.name, master=self.master, settings=settings, small=self.small())
         # Set after the session is there, because that sets a handler of its own, which raises.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop.set())
         return spark
+
+    def small(self) -> bool:
+        """Whether there is little to look at (``SMALL_ROWS``, ``SMALL_BYTES``), by what is known without Spark."""
+        here = all(storage.local(folder) is not None for folder in (self.root, self.landing or self.root))
+        if not self.ends or self.backend != "delta" or not here:
+            return False
+        taken = max((time for _, time in storage.stamps(f"{self.root}/_checkpoints/alerts/commits")), default=0)
+        landed = storage.stamps(self.landing) if self.landing else []
+        states = map(self.unchecked.state, TABLES.values())
+        rows = sum(state.rows for state in states if state is not None)
+        return rows <= SMALL_ROWS and sum(size for size, time in landed if time >= taken) <= SMALL_BYTES
 
     @cached_property
     def unchecked(self) -> Tables:
@@ -75,6 +92,12 @@ class Job:
             self.spark.stop()
 
 
+SMALL_ROWS = 1_000_000
+"""Of all tables."""
+SMALL_BYTES = 32 << 20
+"""Of files that landed since ingest last took some."""
+
+
 def spark_job(*, tables: bool = True, name: str | None = None) -> Callable[[Callable[..., str]], click.Command]:
     """Make a command of ``function(job, **options)``; it prints what the function returns. ``tables``: it takes
     ``--tables``. ``name``: its own, where the function's would be a word of Python."""
@@ -85,6 +108,8 @@ def spark_job(*, tables: bool = True, name: str | None = None) -> Callable[[Call
             context = click.get_current_context()
             name, root = str(context.info_name), options.pop("tables", "")
             job = Job(name, root, backend, master, dict(conf), context.obj)
+            job.landing = options.get("landing") or options.get("folder")
+            job.ends = tables and not options.get("every") and not options.get("kafka")
             if isinstance(context.obj, Job):
                 job.stop = context.obj.stop
             try:

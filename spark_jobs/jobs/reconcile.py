@@ -10,12 +10,14 @@
 3. Every table is noted as it stands (``manifest``). Until then all other jobs refuse the tables, so that a run that was
    cut short is done again.
 
-No ingest and no upkeep runs meanwhile.
+No ingest and no upkeep runs meanwhile. ``--check`` does none of this: it compares the counts of every day kept with its
+alerts, which ``all`` has it do once a day.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from datetime import date
 from operator import lt
 
@@ -27,23 +29,28 @@ from spark_jobs.intake.enrich import Lookups
 from spark_jobs.intake.published import Published
 from spark_jobs.jobs.ingest import kafka_sources, landing_sources, published_at, said, source_options, take_over
 from spark_jobs.jobs.job import Job, spark_job
-from spark_jobs.jobs.maintain import interrupted, rebuild, rebuild_rules, said_by_day, sums_by_day
+from spark_jobs.jobs.maintain import ingest_held_off, interrupted, rebuild, rebuild_rules, said_by_day, sums_by_day
+from spark_jobs.report.freshness import DIFFER, by_day
 from spark_jobs.tables import manifest, storage
-from spark_jobs.tables.schema import ALERTS, TABLES
+from spark_jobs.tables.schema import ALERTS, TABLES, WIN_5M
 from spark_jobs.tables.tables import Tables
 
 log = logging.getLogger(__name__)
 
+DAY_SAID = "{date}: {alerts:,} alerts, {counted:,} counted, {matches:,} matches, {counted_matches:,} counted"
+MAX_SAID = 5
+"""Days that are named."""
 NO_LIMIT = 1 << 62
 """Alerts of a day whose counts are made again."""
 
 
 @spark_job()
 @source_options
+@click.option("--check", is_flag=True, help="Change nothing: fail where counts of a day kept differ from its alerts.")
 @click.option("--lower", is_flag=True, help="Rebuild counts also where they say more than the alerts that are there.")
 def reconcile(
-    job: Job, lower: bool, folder: str | None, kafka: str | None, topics: str, options: tuple[tuple[str, str], ...],
-    lookups: Lookups | None, checkpoints: str | None,
+    job: Job, check: bool, lower: bool, folder: str | None, kafka: str | None, topics: str,
+    options: tuple[tuple[str, str], ...], lookups: Lookups | None, checkpoints: str | None,
 ) -> str:  # fmt: skip
     """Make the tables one set again after a loss or a restore.
 
@@ -52,9 +59,14 @@ def reconcile(
     Example: vedette-spark reconcile --tables tables
 
     Example: vedette-spark reconcile --tables tables --landing landing
+
+    Example: vedette-spark reconcile --tables tables --check
     """
+    if check:
+        return checked(job)
     if folder and kafka:
         raise click.UsageError("--landing and --kafka exclude each other")
+    job.ends = False  # all that has landed is read
     spark, tables = job.spark, job.unchecked
     checkpoints = checkpoints or f"{tables.root}/_checkpoints"
     if folder and not storage.names(f"{folder}/{ALERTS.name}", folders=True):
@@ -83,6 +95,26 @@ def reconcile(
             days = recount(spark, tables, published_at(folder), lower=lower)
             done.append(f"counts of {many(len(days), 'day')} rebuilt")
     return "reconcile: " + "; ".join(done)
+
+
+def checked(job: Job) -> str:
+    """How many days agree, of all whose alerts are kept and whose counts are not known to say more (``frozen``). Raises
+    ClickException when some do not."""
+    tables = job.tables
+    with ingest_held_off(tables, f"{tables.root}/_checkpoints") as alone, closing(job.reader()) as reader:
+        if not alone:
+            return "reconcile: not checked, as ingest runs or was interrupted"
+        noted = manifest.read(tables.root)
+        reader.view("alerts", ALERTS)
+        reader.view("win", WIN_5M)
+        days = [day for day in reader.rows(f"{by_day()} ORDER BY date") if day["date"] not in noted.frozen]
+    days = [day for day in days if day["date"] > max(noted.dropped.get(table.name, "") for table in (ALERTS, WIN_5M))]
+    wrong = [day for day in days if (day["alerts"], day["matches"]) != (day["counted"], day["counted_matches"])]
+    if wrong:
+        said = "; ".join(DAY_SAID.format(**day) for day in wrong[:MAX_SAID])
+        more = f" and {len(wrong) - MAX_SAID:,} more" if len(wrong) > MAX_SAID else ""
+        raise click.ClickException(f"{DIFFER} from alerts on {many(len(wrong), 'day')} of {len(days):,} ({said}{more})")
+    return f"reconcile: counts of {many(len(days), 'day')} agree with alerts"
 
 
 def _refuse(tables: Tables, checkpoints: str) -> None:

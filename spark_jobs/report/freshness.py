@@ -23,6 +23,8 @@ after the other, and may take hours."""
 LEFT_OUT = timedelta(days=7)
 """The same of a job that is named at all: the row of one that nobody runs any more stays."""
 
+DIFFER = "COUNTS DIFFER"
+
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
@@ -35,6 +37,9 @@ class Freshness:
     """When the newest alert was, or landed if that was earlier; None without any. So below."""
     heard: datetime | None
     ran: datetime | None
+    runs: tuple[Line, ...]
+    """Of each job: when its last run without failure was (``ran``), ``inputs`` of the last one, and its
+    ``error``."""
     late: tuple[Line, ...]
     """Jobs whose last run failed (``failed``), or which are behind: ``job``, and ``ran``, when its last success was."""
 
@@ -45,29 +50,34 @@ def freshness(reader: Reader, period: Period) -> Freshness:
     reader.view("runs", RUNS)
     alerts = reader.only("SELECT max(last_time) AS newest FROM rules")["newest"]
     landed = reader.only("SELECT max(received_at) AS newest FROM seqs")["newest"]
-    columns = "job, started_at AS started, succeeded_at AS ran, coalesce(error, '') <> '' AS failed"
+    columns = "job, started_at AS started, succeeded_at AS ran, coalesce(error, '') <> '' AS failed, error, inputs"
     jobs = lines(reader, f"SELECT {columns} FROM runs ORDER BY job")
     newest = max((job.started for job in jobs), default=None)
+    current = tuple(job for job in jobs if newest - job.started <= LEFT_OUT)
     return Freshness(
         differing=lines(reader, _differing(period)),
         alerts=alerts and min(alerts, landed or period.now),
         heard=reader.only("SELECT max(last_seen) AS newest FROM every_agent")["newest"],
         ran=max((job.ran for job in jobs if job.ran), default=None),
-        late=tuple(
-            job for job in jobs if newest - job.started <= LEFT_OUT and (job.failed or newest - job.started > BEHIND)
-        ),
+        runs=current,
+        late=tuple(job for job in current if job.failed or newest - job.started > BEHIND),
     )
 
 
-def _differing(period: Period) -> str:
+def by_day(within: str = "true") -> str:
+    """SQL: ``alerts`` and ``matches`` of each ``date`` that has alerts, and what the view ``win`` has ``counted``."""
     day = "CAST(CAST(counted_at AS DATE) AS STRING)"
     names = ("alerts", "counted", "matches", "counted_matches")
     return f"""SELECT date, {", ".join(total(name) for name in names)} FROM (
             SELECT {day} AS date, alerts, matches, 0 AS counted, 0 AS counted_matches
-            FROM ({sums.counted("alerts")}) a WHERE {in_period(period)}
+            FROM ({sums.counted("alerts")}) a WHERE {within}
             UNION ALL SELECT date, 0, 0, alerts, matches FROM win) b
-        GROUP BY date HAVING sum(matches) > 0 AND (sum(alerts) <> sum(counted) OR sum(matches) <> sum(counted_matches))
-        ORDER BY date"""
+        GROUP BY date HAVING sum(matches) > 0"""
+
+
+def _differing(period: Period) -> str:
+    wrong = "alerts <> counted OR matches <> counted_matches"
+    return f"SELECT * FROM ({by_day(in_period(period))}) d WHERE {wrong} ORDER BY date"
 
 
 def sentence(fresh: Freshness, now: datetime) -> str:
@@ -75,15 +85,32 @@ def sentence(fresh: Freshness, now: datetime) -> str:
     return f"{_agreement(fresh)}; {_ages(fresh, now)}"
 
 
+def ran_with(fresh: Freshness, now: datetime) -> str:
+    """Which job ran when and with what, in words; empty where ``all`` has run none."""
+    done = [(job.job, _clock(job.ran, now), job.inputs) for job in fresh.runs if job.ran and job.job != "report"]
+    return ", ".join(f"{name} {at}" + (f" ({inputs})" if inputs else "") for name, at, inputs in done)
+
+
+def differ(fresh: Freshness) -> bool:
+    """Whether counts differ from alerts, in the days of the report or, as ``reconcile`` last found, in any kept."""
+    return bool(fresh.differing or _checked(fresh))
+
+
+def _checked(fresh: Freshness) -> str:
+    """What ``reconcile`` last found to differ, in words; empty when nothing."""
+    said = next((str(job.error) for job in fresh.runs if job.job == "reconcile" and job.failed), "")
+    return said if said.startswith(DIFFER) else ""
+
+
 def _agreement(fresh: Freshness) -> str:
     if not fresh.differing:
-        return "counts agree with alerts"
+        return _checked(fresh) or "counts agree with alerts"
     day = fresh.differing[0]
     said = f"{many(day.alerts, 'alert')}, {day.counted:,} counted"
     if day.alerts == day.counted:
         said = f"{many(day.matches, 'match', 'matches')}, {day.counted_matches:,} counted"
     return (
-        f"COUNTS DIFFER from alerts on {many(len(fresh.differing), 'day')} ({day.date}: {said}), as while ingest runs; "
+        f"{DIFFER} from alerts on {many(len(fresh.differing), 'day')} ({day.date}: {said}), as while ingest runs; "
         "else run vedette-spark reconcile"
     )
 
@@ -102,7 +129,7 @@ def _ages(fresh: Freshness, now: datetime) -> str:
 
 
 def _ran(job: Line, now: datetime) -> str:
-    return "never run" if job.ran is None else f"run up to {_clock(job.ran, now)}"
+    return "not yet done" if job.ran is None else f"run up to {_clock(job.ran, now)}"
 
 
 def _clock(time: datetime, now: datetime) -> str:

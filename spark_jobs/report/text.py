@@ -48,7 +48,10 @@ def text(report: Report) -> str:
     if first := headline.look_first(report):
         parts += ["Look at first", *(_pointer(number, pointer) for number, pointer in enumerate(first, 1)), ""]
     if unrun := headline.unrun(report.findings):
-        parts += [f"Not shown: {unrun}; `vedette-spark all` runs every job.", ""]
+        rules = ", coverage where rules have landed" if "coverage" in report.findings.unrun else ""
+        parts += [f"Not shown: {unrun}; `vedette-spark all` runs every job{rules}.", ""]
+    if ran := freshness.ran_with(report.fresh, report.period.now):
+        parts += [f"Jobs: {plain(ran)}", ""]
     for section in sections(report):
         title, note = plain(section.title), plain(section.note)
         parts += [f"{title}  ({note})" if section.note else title, *lines(section), ""]

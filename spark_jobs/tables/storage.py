@@ -8,6 +8,7 @@ an object store, ``hdfs://``, ``gs://`` and ``abfs://`` what pyarrow knows by th
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import re
 from collections.abc import Iterator
@@ -78,6 +79,13 @@ def stamp(path: str) -> tuple[int, int] | None:
     system, target = _resolve(path)
     info = system.get_file_info(target)
     return (int(info.size), int((info.mtime_ns or 0) // 1_000_000)) if info.type == FileType.File else None
+
+
+def stamps(path: str) -> list[tuple[int, int]]:
+    """As ``stamp`` of each file under ``path``, at any depth; none where it does not exist."""
+    system, target = _resolve(path)
+    infos = system.get_file_info(FileSelector(target, allow_not_found=True, recursive=True))
+    return [(int(info.size), int(info.mtime_ns // 1_000_000)) for info in infos if info.type == FileType.File]
 
 
 def names(path: str, *, folders: bool = False) -> list[str]:
@@ -168,6 +176,13 @@ def text(path: str) -> str | None:
             return str(source.read().decode())
     except FileNotFoundError:
         return None
+
+
+def lines(path: str) -> Iterator[bytes]:
+    """The lines of the file at ``path``, however many."""
+    system, target = _resolve(path)
+    with system.open_input_file(target) as source:
+        yield from io.BufferedReader(source)
 
 
 def store(path: str, content: str) -> None:

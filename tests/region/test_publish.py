@@ -13,15 +13,17 @@ import pytest
 from tests.broker import Broker
 from tests.bundle.conftest import CREATED, Author
 from tests.delivery.kit import block
+from tests.fleet.kit import Centre, desired, group, target
 from tests.mqtt.kit import connected
 from tests.waits import eventually
 from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import verify
+from vedette.fleet.documents import Change
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message
 from vedette.mqtt.settings import MqttSettings
 from vedette.region import publish as module
-from vedette.region.publish import publish
+from vedette.region.publish import publish, ruled
 
 pytestmark = pytest.mark.peer
 
@@ -89,6 +91,20 @@ async def test_publish_and_replace(broker: Broker, author: Author, tmp_path: Pat
     assert document["rules"] == [{"id": "r1", "title": "a rule", "level": "high"}]
     assert document["version"] == 1
     assert not list((landing / "rules").glob(".*"))
+
+
+def test_rule_lists_of_a_fleet_land_too(author: Author, tmp_path: Path) -> None:
+    """Of each bundle that the document in force names, one list, in which the Spark jobs find what is deployed."""
+    centre, bundles = Centre(tmp_path / "centre"), [author.bundle(n) for n in (1, 2)]
+    targets = [target(f"bundles/{n}.vbundle", data, n) for n, data in enumerate(bundles, 1)]
+    groups = (group(f"g{n}", bundles={"default": Change(f"c{n}", to)}) for n, to in enumerate(targets))
+    files = {to.target: data for to, data in zip(targets, bundles, strict=True)}
+    centre.publish(desired(1, *groups), files)
+    for _ in range(2):
+        assert ruled(centre.repository.folder, centre.repository.desired(), tmp_path / "landing") == 2
+    lists = [json.loads(path.read_text()) for path in (tmp_path / "landing" / "rules").iterdir()]
+    assert sorted(each["version"] for each in lists) == [1, 2]
+    assert all(each["rules"] == [{"id": "r1", "title": "a rule", "level": "high"}] for each in lists)
 
 
 @pytest.mark.parametrize(("step", "again"), [(1, 2), (2, 2), (3, 2), (1, 3), (3, 3)])

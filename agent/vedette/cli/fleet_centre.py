@@ -18,6 +18,7 @@ from vedette.delivery.topics import steer_topic
 from vedette.fleet.operators import Operators
 from vedette.mqtt.settings import MqttSettings
 from vedette.region import announce, compare, fleetfile, fleetlookups, sites
+from vedette.region.publish import ruled
 from vedette.region.reload.health import Trouble, troubles
 from vedette.region.repository import Repository, copied
 from vedette.region.roles import ONLINE, Signatory
@@ -211,9 +212,11 @@ def sign(folder: Path, key: Path) -> None:
 @trust_option
 @click.option("--folder", "target", type=click.Path(path_type=Path),
               help="Write the published files here, for agents without a connection.")  # fmt: skip
+@click.option("--landing", type=click.Path(path_type=Path),
+              help="Write the bundles' rule lists there, for the Spark jobs.")  # fmt: skip
 @click.option("--all", "whole", is_flag=True, help="Send every file again, also those that the broker should have.")
 @lambda command: broker_options(command, required=False)
-def apply(folder: Path, target: Path | None, whole: bool, **broker: Any) -> None:
+def apply(folder: Path, target: Path | None, landing: Path | None, whole: bool, **broker: Any) -> None:
     """Put what is staged and signed in force, and publish it.
 
     With nothing staged it renews what expires soon (the online keys do that), and publishes. Killed anywhere, run it
@@ -230,6 +233,9 @@ def apply(folder: Path, target: Path | None, whole: bool, **broker: Any) -> None
     if target is not None:
         copied(repository, target)
         click.echo(f"written to {target}")
+    if landing is not None:
+        lists = ruled(repository.folder, repository.desired(), landing)
+        click.echo(f"rule lists of {lists} {'bundle' if lists == 1 else 'bundles'} written to {landing / 'rules'}")
     if broker["url"]:
         log_to_stderr()
         done = asyncio.run(announce.announce(MqttSettings(**broker), repository, whole=whole))

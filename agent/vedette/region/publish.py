@@ -31,6 +31,7 @@ from msgspec.structs import replace
 from vedette.bundle.manifest import rfc3339
 from vedette.bundle.trust import Bundle, addressed, admit, inspect, verify
 from vedette.delivery.topics import blob_topic, manifest_topic
+from vedette.fleet.documents import Desired
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
@@ -90,7 +91,8 @@ async def publish(
         if previous is not None and previous.version == bundle.version and previous.sha256 != bundle.sha256:
             raise ValueError(f"{topic} holds another bundle of version {bundle.version}: build it under a higher one")
         if landing is not None:
-            await asyncio.to_thread(_write_rules, landing, bundle, channel)
+            name = f"{bundle.version}" if channel == DEFAULT_CHANNEL else f"{channel}-{bundle.version}"
+            await asyncio.to_thread(write_rules, landing, bundle, name)
         left = None if previous is None else previous.replaced
         replaced = left if previous is None or previous.sha256 == bundle.sha256 else previous.sha256
         message = {
@@ -153,8 +155,8 @@ async def _previous(retained: asyncio.Queue[Message]) -> _Previous | None:
     return previous if previous.replaced != previous.sha256 else replace(previous, replaced=None)
 
 
-def _write_rules(landing: Path, bundle: Bundle, channel: str) -> None:
-    """The rule list, and which bundle it is of."""
+def write_rules(landing: Path, bundle: Bundle, name: str) -> None:
+    """The rule list, and which bundle it is of, as ``rules/NAME.json`` in ``landing``. Raises OSError."""
     folder = landing / "rules"
     folder.mkdir(parents=True, exist_ok=True)
     document = {
@@ -166,5 +168,14 @@ def _write_rules(landing: Path, bundle: Bundle, channel: str) -> None:
         "expires": rfc3339(bundle.manifest.expires),
         "rules": bundle.rules,
     }
-    name = f"{bundle.version}.json" if channel == DEFAULT_CHANNEL else f"{channel}-{bundle.version}.json"
-    write_whole(folder / name, orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+    write_whole(folder / f"{name}.json", orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def ruled(trust: Path, desired: Desired | None, landing: Path) -> int:
+    """Write the rule lists of the bundles that the document in force names, whose files lie in ``trust``, into
+    ``landing``, for the Spark jobs; how many. Raises ValueError and OSError."""
+    changes = [change for group in desired.groups for change in group.bundles.values()] if desired else []
+    blobs = {change.to.sha256 for change in changes if change.to is not None}
+    for sha256 in blobs:
+        write_rules(landing, inspect((trust / "blobs" / sha256).read_bytes()), f"fleet-{sha256[:16]}")
+    return len(blobs)

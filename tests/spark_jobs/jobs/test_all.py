@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.common.session import LOCAL, untuned
 from spark_jobs.jobs.all import COMMANDS, DAY, HOUR, NAMES, due, run_due, with_lookups
-from spark_jobs.jobs.job import Job
+from spark_jobs.jobs.job import SMALL_BYTES, Job
 from spark_jobs.tables.schema import ALERTS, RUNS
 from spark_jobs.tables.tables import open_tables
 from tests.spark_jobs.conftest import run
@@ -49,7 +51,7 @@ def test_every_job_runs_and_none_stops_another(spark: SparkSession, tmp_path: Pa
         f"--lookups={tmp_path}/lookups",  # neither is there on a fresh host, nor is the page's folder
         f"--html={tmp_path}/www/day.html",
     ]
-    with pytest.raises(click.ClickException, match=r"^1 of 8 jobs failed: coverage: .*/nowhere: no such rules"):
+    with pytest.raises(click.ClickException, match=r"^1 of 9 jobs failed: coverage: .*/nowhere: no such rules"):
         run(spark, *words, f"--rules={tmp_path}/nowhere")
     tables = open_tables(str(tmp_path / "tables"))
     assert tables.arrow(ALERTS).num_rows == 2
@@ -58,7 +60,22 @@ def test_every_job_runs_and_none_stops_another(spark: SparkSession, tmp_path: Pa
     assert set(rows) == set(NAMES)
     assert {name for name, row in rows.items() if row["succeeded_at"] is None} == {"coverage"}
     assert "no such rules" in rows["coverage"]["error"]
-    again = set(run(spark, *words, "--skip=ingest").removeprefix("all: ").split(", "))
+    assert {name: row["inputs"] for name, row in rows.items() if row["inputs"]} == {
+        **dict.fromkeys(("campaigns", "baselines", "risk"), f"lookups {tmp_path}/lookups"),
+        "ingest": f"landing {tmp_path}/landing, lookups {tmp_path}/lookups",
+        "coverage": f"rules {tmp_path}/nowhere",
+    }
+    said = run(spark, "report", f"--tables={tmp_path}/tables")
+    assert re.search(rf"^Jobs: .*baselines \d\d:\d\d \(lookups {tmp_path}/lookups\)", said, re.M)
+    assert "failed: coverage (not yet done)" in said
+    assert "not run" not in said
+    with pytest.raises(FileNotFoundError, match=r"/nowhere: no such rules"):
+        run(spark, "coverage", f"--tables={tmp_path}/tables")
+    ran, _, rest = (
+        run(spark, *words, "--skip=ingest").removeprefix("all: ").partition("; not coverage, for want of rules: ")
+    )
+    assert rest.startswith("name --rules, or ")
+    again = {name.partition(" ")[0] for name in ran.split(", ")}
     spans = {command.name: often.total_seconds() for command, often in COMMANDS if often is not None}
     ended = datetime.now(UTC).timestamp()
     due_again = {name for name, span in spans.items() if began // span != ended // span}  # a full hour came in between
@@ -92,9 +109,33 @@ def test_every_job_of_the_region_is_run_or_for_a_person() -> None:
         "quality",
         "triage",
         "notify",
-        "reconcile",
         "views",
     }
+
+
+def test_what_is_little_starts_quickly(tmp_path: Path) -> None:
+    """A job that ends, over few rows and little that has landed since ingest last took some; one that stays does not,
+    nor one that reads a landing again."""
+    tables, landing, commits = (
+        tmp_path / "tables",
+        tmp_path / "landing",
+        tmp_path / "tables" / "_checkpoints/alerts/commits",
+    )
+    commits.mkdir(parents=True)
+
+    def small(*, landed: int = 0, ends: bool = True, backend: str = "delta") -> bool:
+        land(landing, [alert(1)])
+        with open(landing / "large.parquet", "wb") as file:
+            file.truncate(landed)
+        return Job("all", str(tables), backend, None, {}, None, str(landing), ends).small()
+
+    assert small()
+    assert not small(ends=False)
+    assert not small(backend="delta-spark")
+    assert not small(landed=SMALL_BYTES)
+    (commits / "0").touch()
+    os.utime(commits / "0", (2e9, 2e9))
+    assert small(landed=SMALL_BYTES)
 
 
 def test_a_local_master_of_spark_submit_is_tuned_as_well() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.intake.counts import COUNTS
 from spark_jobs.jobs import reconcile
+from spark_jobs.jobs.all import NAMES
 from spark_jobs.tables import manifest
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.manifest import TOGETHER
@@ -61,6 +64,25 @@ def mended(spark: SparkSession, whole: Path, folder: Path, way: str) -> None:
     assert content(tables) == content(open_tables(f"{whole}/tables"))
     assert "counts agree with alerts" in run(spark, "report", f"--tables={folder}", "--date=2026-11-21", "--days=2")
     assert run(spark, "ingest", f"--landing={whole}/landing", f"--tables={folder}") == "ingest: nothing new"
+
+
+def test_every_day_that_is_kept_is_checked(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
+    """Counts that differ fail the check, with the day and by how much, and the report says so, of whatever days it is;
+    a day whose counts are known to say more is none of these."""
+    shutil.copytree(whole / "tables", tmp_path / "tables")
+    words, tables = ["reconcile", f"--tables={tmp_path}/tables", "--check"], open_tables(f"{tmp_path}/tables")
+    assert run(spark, *words) == "reconcile: counts of 2 days agree with alerts"
+    tables.drop(WIN_5M, ["2026-11-20"])
+    wrong = r"COUNTS DIFFER from alerts on 1 day of 2 \(2026-11-20: 10 alerts, 0 counted, 15 matches, 0 counted\)"
+    (tmp_path / "tables" / manifest.NAME).unlink()
+    with pytest.raises(click.ClickException, match=f"^{wrong}$"):
+        run(spark, *words)
+    skipped = [f"--skip={name}" for name in NAMES if name not in ("reconcile", "report")]
+    with pytest.raises(click.ClickException, match=f"^1 of 2 jobs failed: reconcile: {wrong}$"):
+        run(spark, "all", f"--tables={tmp_path}/tables", *skipped)
+    assert re.search(f"^Vedette report, .*: {wrong}", run(spark, "report", f"--tables={tmp_path}/tables"))
+    manifest.freeze(str(tmp_path / "tables"), ["2026-11-20"])
+    assert run(spark, *words) == "reconcile: counts of 1 day agree with alerts"
 
 
 def test_what_was_lost_is_made_again(spark: SparkSession, whole: Path, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_how_fresh_the_data_are(tables: Tables) -> None:
     note(tables, "coverage", AT - timedelta(days=3))
     said = first_line(seen(tables, AT + timedelta(hours=2)))
     assert said.endswith(
-        "jobs run up to 12:00, failed: campaigns (run up to 09:00), risk (never run), "
+        "jobs run up to 12:00, failed: campaigns (run up to 09:00), risk (not yet done), "
         "behind: coverage (run up to 17 Nov 12:00)"
     )
 
