@@ -6,7 +6,9 @@ wherever it is seen (``scope`` empty).
 **Usual** is what was there before and keeps coming back, and it is an entity's alerts of one rule at one site, never
 the entity: an account that trips one rule at home every day is new wherever else, and with whatever else, it is met.
 Days decide, not amounts: active on many of the days seen, and not absent when they began. What appears after days of
-absence is new, however often it is seen from then on.
+absence is new, however often it is seen from then on. A history begins when there is something to be absent from: at a
+site with its first alert, in all with the first day that has a fair share (``THIN``) of what days have from then on,
+not with a pilot's, or with a late clock's.
 
 An entity that goes about everywhere, day by day (``root``, a common browser, a monitoring scanner, the address of a
 whole company) meets another rule at another site each time. What it does below the level high is usual at every site.
@@ -21,6 +23,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from statistics import median
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -48,10 +51,14 @@ every other day of the week, less than the working days of a fortnight (0.71).""
 QUIET_DAYS = 3
 """What was absent for the first days, this many of them, is new. A weekend is two."""
 
+THIN = 0.1
+"""Of the entities, sites and rules that meet on the median day from then on: a first day with less is none of the
+history. A Sunday has more, a pilot at one of many sites has not."""
+
 ABOUT_SITES = 3
 RETURNS = 1.3
 """An entity goes about that was at so many sites in the first half of the days, and has had so many days at each of its
-sites, on average: what moves from site to site and never comes back has one."""
+sites, on average: what moves from site to site and never comes back has one. Two in a row are one, over midnight."""
 
 MANY_SITES = 10
 EVERYWHERE = 0.5
@@ -85,6 +92,10 @@ class Usual:
     """Below the level high who goes about; of the other levels what rules it is used to. Few, broadcast."""
     back: DataFrame
     """Cells below the level high that keep coming back. Few, broadcast."""
+    sites: int
+    """All that have alerts."""
+    days: int
+    """Since there is a history."""
 
     def at_sites(self, number: int) -> DataFrame:
         """``who`` has what is not usual at so many sites."""
@@ -110,15 +121,29 @@ def scope() -> Column:
     return F.when(private, F.concat_ws("/", "fleet", "site")).otherwise(F.lit(""))
 
 
-def usual(rows: DataFrame, first: date, days: Sequence[str]) -> Usual:
+def usual(rows: DataFrame, first: date, days: Sequence[str], since: date | None = None) -> Usual:
     """Find what is usual by ``rows`` (``ENTITY_SITE_5M`` with ``scope``), all of ``first`` or later days.
 
-    ``days`` are those that have rows at all, each within ``MAX_DAYS`` of ``first``.
+    ``days`` are those that have rows at all, each within ``MAX_DAYS`` of ``first``. By those before ``since`` only the
+    ``rows`` that are ``whole`` are judged.
     """
+    recent = 0 if since is None else (since - first).days
+    whole = F.col("whole") if recent > 0 else F.lit(True)
     bit = F.expr(f"shiftleft(1L, datediff(to_date(date), DATE'{first.isoformat()}'))").alias("bit")
-    cells = materialised(_hashed(rows.select("*", bit)).groupBy(*_NUMBERS).agg(F.bit_or("bit").alias("days")))
-    asked, back = _by_past(cells, first, days) if len(days) >= MIN_HISTORY else _by_spread(cells)
-    return Usual(cells, F.broadcast(materialised(asked)), F.broadcast(materialised(back)))
+    numbers = _hashed(rows.select("*", bit)).groupBy(*_NUMBERS)
+    cells = materialised(numbers.agg(F.bit_or("bit").alias("days"), F.bool_or(whole).alias("whole")))
+    bits = [(date.fromisoformat(day) - first).days for day in days]
+    met = [F.count_if(F.shiftright("days", bit).bitwiseAND(F.lit(1)) == 1).alias(f"on_{bit}") for bit in bits]
+    counts = cells.agg(F.count_distinct("place").alias("sites"), *met).collect()[0]
+    bits = _history(bits, [counts[f"on_{bit}"] for bit in bits])
+    asked, back = _by_past(cells, bits, recent) if len(bits) >= MIN_HISTORY else _by_spread(cells)
+    return Usual(cells, F.broadcast(materialised(asked)), F.broadcast(materialised(back)), counts["sites"], len(bits))
+
+
+def _history(bits: list[int], met: Sequence[int]) -> list[int]:
+    """Of the days ``bits`` those since there is a history; ``met`` are the cells of each."""
+    begin = next((n for n in range(len(bits)) if met[n] >= THIN * median(met[n:])), 0)
+    return bits[begin:]
 
 
 def _hashed(rows: DataFrame) -> DataFrame:
@@ -130,33 +155,46 @@ def _hashed(rows: DataFrame) -> DataFrame:
     return of_rule.withColumn("cell", F.xxhash64("rule", "place", "level"))
 
 
-def _by_past(cells: DataFrame, first: date, dates: Sequence[str]) -> tuple[DataFrame, DataFrame]:
-    """``asked`` and ``back`` of ``Usual``, by the days of ``cells``."""
-    bits = [(date.fromisoformat(day) - first).days for day in dates]
-    there, early = sum(1 << bit for bit in bits), sum(1 << bit for bit in bits[: (len(bits) + 1) // 2])
-    days = F.bit_or("days").alias("days")
+def _by_past(every: DataFrame, bits: Sequence[int], recent: int) -> tuple[DataFrame, DataFrame]:
+    """``asked`` and ``back`` of ``Usual``, by what the cells of ``every`` had on the days ``bits``; those that are not
+    ``whole`` by that of ``recent`` days or later."""
 
-    def comes_back(days: str) -> Column:
+    def mask(bits: Sequence[int]) -> Column:
+        return F.lit(sum(1 << bit for bit in bits)).cast("long")
+
+    later = [bit for bit in bits if bit >= recent]
+    there = F.when(F.col("whole"), mask(bits)).otherwise(mask(later))
+    early = F.when(F.col("whole"), mask(bits[: (len(bits) + 1) // 2])).otherwise(mask(later[: (len(later) + 1) // 2]))
+    cells = every.withColumn("days", F.col("days").bitwiseAND(there)).where("days != 0")
+    days, whole = F.bit_or("days").alias("days"), F.bool_or("whole").alias("whole")
+
+    def comes_back(days: str, begin: Column | int = 1) -> Column:
         lowest = F.col(days).bitwiseAND(-F.col(days))
-        absent = F.bit_count(F.lit(there).cast("long").bitwiseAND(lowest - 1))
-        return (F.bit_count(days) >= max(MIN_HISTORY, USUAL_SHARE * len(dates))) & (absent < QUIET_DAYS)
+        absent = F.bit_count(there.bitwiseAND(lowest - begin))
+        enough = F.greatest(F.lit(MIN_HISTORY), USUAL_SHARE * F.bit_count(there))
+        return (F.bit_count(days) >= enough) & (absent < QUIET_DAYS)
 
+    twice = F.col("days").bitwiseAND(F.shiftleft("days", 1)) != 0
+    over_midnight = twice & (F.bit_count("days") == 2)
     severe = (F.col("rank") > 0).alias("severe")
-    visits = cells.groupBy("who", severe, "place").agg(days)
+    visits = cells.groupBy("who", severe, "place").agg(days, whole)
     visited = visits.groupBy("who", "severe").agg(
         F.bit_or("days").alias("every"),
         F.count("*").alias("sites"),
-        F.sum(F.bit_count("days")).alias("visits"),
-        F.count_if(F.col("days").bitwiseAND(F.lit(early).cast("long")) != 0).alias("early"),
+        F.sum(F.bit_count("days") - over_midnight.cast("int")).alias("visits"),
+        F.count_if(F.col("days").bitwiseAND(early) != 0).alias("early"),
+        whole,
     )
     goes_about = comes_back("every") & (F.col("early") >= ABOUT_SITES) & (F.col("visits") >= RETURNS * F.col("sites"))
     about = visited.where(goes_about)
     severely = F.broadcast(about.where("severe").select("who"))
-    of_rule = cells.where(severe).join(severely, "who", "left_semi").groupBy("rule").agg(days)
+    of_rule = cells.where(severe).join(severely, "who", "left_semi").groupBy("rule").agg(days, whole)
     high = of_rule.where(F.bit_count("days") >= MIN_HISTORY).select(_asked(F.col("rule"), F.lit(1)))
     critical = of_rule.where(comes_back("days")).select(_asked(F.col("rule"), F.lit(2)))
     low = about.where(~F.col("severe")).select(F.col("who").alias("asked"))
-    back = cells.where(~severe & comes_back("days")).select("cell")
+    alive = every.groupBy("place").agg(F.bit_or(F.col("days").bitwiseAND(mask(bits))).alias("alive"))
+    places = alive.select("place", F.col("alive").bitwiseAND(-F.col("alive")).alias("begin"))
+    back = cells.join(F.broadcast(places), "place").where(~severe & comes_back("days", F.col("begin"))).select("cell")
     return low.unionByName(high).unionByName(critical), back
 
 

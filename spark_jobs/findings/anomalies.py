@@ -1,9 +1,16 @@
 """Bursts and silences: hours of the days evaluated that are unlike the usual (``baselines``).
 
-Counts of matches are not Poisson: one fold record counts many matches at once. So the scale of what is ordinary is
-at least that of counts of which the variance is ``DISPERSION`` times the mean, and a burst is measured without the
-fullest five minutes of its hour, unless these alone are beyond what one fold could say (``LONE``). Alerts proper, which
-no fold makes, count by themselves: 45 of them within five minutes are a burst, too.
+Counts of matches are not Poisson: one fold record counts many matches at once, and how many has no scale: of two
+scanners one goes on for a minute, the other all day. So the scale of what is ordinary is at least that of counts of
+which the variance is ``DISPERSION`` times the mean, and a burst is measured without the fullest five minutes of its
+hour, unless these alone are beyond what one fold says in this fleet: by this rule, or by any. Alerts proper, which no
+fold makes, count by themselves: 45 of them within five minutes are a burst, too.
+
+What is there at times of its own, by no hour of the week, is no burst either: half of it has been there on ``HABIT``
+of the days before.
+
+A silence goes on over hours that have a ``STRAY`` share of what is usual: one machine of many that was not cut off, or
+an alert that was on its way, ends no outage.
 
 A site is evaluated once it has ``MIN_HISTORY`` days of history: before that all is new. A rule that the fleet has not
 had for as long has no usual hour of the week: it is measured by the busiest of its hours since it began.
@@ -14,14 +21,16 @@ measured on other seeds (``tests/spark_jobs/jobs/test_baselines.py``): change th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.common.islands import identity, runs
+from spark_jobs.common.materialised import materialised
 from spark_jobs.common.period import Period
-from spark_jobs.common.weeks import centred, hour_of_week, local_hour, time_of
+from spark_jobs.common.weeks import centred, hour_of, hour_of_week, local_hour, time_of
 from spark_jobs.tables.schema import ANOMALIES, columns
 
 MIN_HISTORY = 7
@@ -46,6 +55,12 @@ LONE = 500
 MIN_LONE_SCORE = 10.0
 """Matches within five minutes that are a burst by themselves, and the scales above the usual that it takes."""
 
+HABIT = 2
+"""Days before with half of it by which a burst is none: the site has had it, and it was said twice."""
+COMMON = 3
+"""Rules that have had half of a lone full five minutes anywhere, by which it is what folds are in this fleet. That one
+rule folds by the ten thousand every day hides no flood of another's."""
+
 BUSY = 0.75
 MIN_YOUNG_SCORE = 10.0
 """Of the hours of a rule that has no past, the share that is calmer than what it is measured by, and the scales above
@@ -57,6 +72,8 @@ MIN_SILENCE = 30.0
 """Matches usual in the hours of a silence. With two matches to an occasion (``FOLDED``), the chance is 10^-6.5."""
 
 MIN_SILENT_HOURS = 2
+STRAY = 0.05
+"""Of what is usual, the share that ends no silence."""
 FOLDED = 2.0
 """Matches on one occasion, folds included; rather too many than too few."""
 
@@ -65,7 +82,7 @@ MAX_SCORE = 100.0
 """All kinds of anomalies share one scale, so that a list of them begins with what matters most."""
 LOG10_E = 0.4343
 
-FACTS = columns("long agents reporting sites; string rule_title")
+FACTS = columns("long agents reporting fed starved sites; string rule_title")
 """Further columns, by which a reason is worded (``report.reasons``)."""
 
 PLACE = ["fleet", "site"]
@@ -73,12 +90,18 @@ WHAT = [*PLACE, "rule_id"]
 
 
 def bursts(
-    hours: DataFrame, between: DataFrame, usual: DataFrame, sites: DataFrame, rules: DataFrame, wanted: Period
+    before: DataFrame,
+    hours: DataFrame,
+    between: DataFrame,
+    usual: DataFrame,
+    sites: DataFrame,
+    rules: DataFrame,
+    wanted: Period,
 ) -> DataFrame:
     """Runs of hours in which a rule matched far more often at a site than is usual, as ``ANOMALIES``.
 
-    ``hours``, ``usual`` and ``sites`` are those of ``baselines``. ``between`` are hours that begin half an hour later:
-    one of them counts where neither hour of the clock that it lies in does.
+    ``hours``, those ``before`` them, ``usual`` and ``sites`` are those of ``baselines``. ``between`` are hours that
+    begin half an hour later: one of them counts where neither hour of the clock that it lies in does.
     """
     grown = F.col("first_time") <= F.lit(wanted.start - timedelta(days=MIN_HISTORY))
     young = F.broadcast(rules.where(~grown).select("rule_id"))
@@ -92,6 +115,7 @@ def bursts(
         .join(own, WHAT, "left")
         .withColumns({name: F.coalesce(f"own_{name}", name, F.lit(0.0)) for name in ("median", "mad")})
     )
+    compared = _with_habits(compared, before)
     scale = F.greatest(F.col("mad") * MAD_SCALE, F.sqrt(F.greatest("median", F.lit(1.0)) * DISPERSION))
     spread = F.col("matches") - F.col("peak")
     alone = (F.col("matches") - F.col("median")) / scale
@@ -99,13 +123,12 @@ def bursts(
     # What is usual is known in matches, which are no fewer than alerts.
     apart = F.greatest(F.col("mad") * MAD_SCALE, F.sqrt(F.greatest("median", F.lit(1.0)) * ALERT_DISPERSION))
     proper = (F.col("alerts") - F.col("median")) / apart
-    lone = (F.col("peak") >= LONE) & (alone >= MIN_LONE_SCORE)
+    lone = (F.col("peak") >= F.greatest(F.lit(LONE), 2 * F.col("fold"))) & (alone >= MIN_LONE_SCORE)
     limit = F.when(F.col("own_median").isNull(), MIN_SCORE).otherwise(MIN_YOUNG_SCORE)
-    many = (F.col("alerts") >= MIN_BURST) & (proper >= limit)
+    many = (F.col("alerts") >= F.greatest(F.lit(MIN_BURST), 2 * F.col("had"))) & (proper >= limit)
+    wide = (spread >= F.greatest(F.lit(MIN_BURST * 11 / 12), 2 * F.col("had"), F.col("own_fold"))) & (rest >= limit)
     most = F.greatest(F.when(lone, alone).otherwise(rest), F.when(many, proper))
-    loud = compared.withColumn("score", F.least(most, F.lit(MAX_SCORE))).where(
-        lone | many | ((spread >= MIN_BURST * 11 / 12) & (rest >= limit))
-    )
+    loud = compared.withColumn("score", F.least(most, F.lit(MAX_SCORE))).where(lone | many | wide)
     clock = loud.where("late = 0")
     beside = clock.select(*WHAT, F.explode(F.array(F.col("hour"), F.col("hour") - 1)).alias("hour")).distinct()
     chosen = clock.unionByName(loud.where("late = 1").join(beside, [*WHAT, "hour"], "left_anti"))
@@ -125,6 +148,25 @@ def bursts(
     return as_anomalies(rows, "burst", _level(), wanted)
 
 
+def _with_habits(hours: DataFrame, before: DataFrame) -> DataFrame:
+    """``hours`` with what was reached on ``HABIT`` of the days ``before``: here, in an hour, by more than one fold
+    (``had``); anywhere, in five minutes, by the rule (``own_fold``), or on one of the days by ``COMMON`` (``fold``)."""
+    proper = F.greatest("alerts", F.col("matches") - F.col("peak"))
+    days = before.where("rule_id != ''").groupBy(*WHAT, F.floor(F.col("hour") / 24).alias("day"))
+    most = days.agg(F.max(proper).alias("most"), F.max("peak").alias("peak"))
+
+    def nth(name: str, place: int) -> Column:
+        return F.coalesce(F.get(F.sort_array(F.collect_list(name), asc=False), F.lit(place - 1)), F.lit(0))
+
+    here = most.groupBy(*WHAT).agg(nth("most", HABIT).alias("had"))
+    folds = most.groupBy("rule_id", "day").agg(F.max("peak").alias("peak")).groupBy("rule_id")
+    rules = folds.agg(nth("peak", HABIT).alias("own_fold"), F.max("peak").alias("most"))
+    common = rules.agg(nth("most", COMMON).alias("fold"))
+    of_rules = F.broadcast(rules.select("rule_id", "own_fold"))
+    met = hours.join(here, WHAT, "left").join(of_rules, "rule_id", "left").crossJoin(F.broadcast(common))
+    return met.fillna(0, ["had", "own_fold"]).withColumn("fold", F.greatest("own_fold", "fold"))
+
+
 def _since_they_began(hours: DataFrame, wanted: Period) -> DataFrame:
     """Find what is usual for rules that have no past, of all hours of a site from the rule's first on: the number that
     the share ``BUSY`` of them does not exceed, as ``own_median``, and the MAD."""
@@ -140,58 +182,96 @@ def _since_they_began(hours: DataFrame, wanted: Period) -> DataFrame:
 
 
 def silences(
-    hours: DataFrame, usual: DataFrame, sites: DataFrame, agents: DataFrame, beats: DataFrame, wanted: Period
+    hours: DataFrame,
+    usual: DataFrame,
+    sites: DataFrame,
+    agents: DataFrame,
+    beats: Callable[[Sequence[int] | None], DataFrame],
+    wanted: Period,
 ) -> DataFrame:
     """Runs of hours without a match at a site where matches are usual, as ``ANOMALIES``.
 
-    ``agents`` are those known, ``beats`` their ``HEARTBEATS`` from ``wanted`` on. An agent ran that was heard of in
-    half of the silent hours: once at their beginning, or later again, says nothing about the time between. The hour
-    that has not ended is left out. Of a silence that began before ``wanted``, what lies within is given.
+    ``agents`` are those known, ``beats`` their ``HEARTBEATS`` of these hours since 1970 (None: from ``wanted`` on). An
+    agent ran that was heard of in half of the silent hours: once at their beginning, or later again, says nothing about
+    the time between. By its own count of what its inputs received, in the first hour and in the last, it was ``fed`` or
+    ``starved``, or does not say. The hour that has not ended is left out. Of a silence that began before ``wanted``,
+    what lies within is given.
     """
-    first, end = int(wanted.start.timestamp()) // 3600, int(wanted.now.timestamp()) // 3600
-    old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE, "timezone")
-    alive = hours.where("rule_id = ''").select(*PLACE, "hour")
-    edges = old.select(*PLACE, F.explode(F.array(F.lit(first - 1), F.lit(end)).cast("array<long>")).alias("hour"))
-    order = Window.partitionBy(*PLACE).orderBy("hour")
-    gaps = (
-        alive.where(F.col("hour").between(first, end - 1))
-        .unionByName(edges)
-        .withColumn("next", F.lead("hour").over(order))
-        .where(F.col("next") - F.col("hour") > MIN_SILENT_HOURS)
-        .join(F.broadcast(old), PLACE)
+    dark = _dark(hours, usual, sites, wanted)
+    share = F.greatest("observed", F.lit(1.0)) / F.greatest("median", F.lit(1.0))
+    lacks = F.col("median") - F.col("observed") + F.col("observed") * F.log(share)
+    expected = materialised(
+        dark.withColumn("lacks", lacks)
+        .where(F.col("lacks") >= MIN_SILENCE)
+        .withColumns({"started_at": time_of(F.col("hour") + 1), "ended_at": time_of(F.col("next"))})
     )
-    each = gaps.withColumn("silent", F.explode(F.sequence(F.col("hour") + 1, F.col("next") - 1)))
-    each = each.withColumn("hour_of_week", hour_of_week(local_hour(F.col("silent"), F.col("timezone"))))
-    total = usual.where("rule_id = ''").drop("rule_id")
-    expected = (
-        each.join(total, [*PLACE, "hour_of_week"], "left")
-        .groupBy(*PLACE, "hour", "next")
-        .agg(
-            F.sum(F.coalesce("median", F.lit(0.0))).alias("median"),
-            F.sum(F.coalesce("mad", F.lit(0.0))).alias("mad"),
-        )
-        .where(F.col("median") >= MIN_SILENCE)
-        .withColumn("started_at", time_of(F.col("hour") + 1))
-        .withColumn("ended_at", time_of(F.col("next")))
-    )
+    which = F.broadcast(expected.select(*PLACE, "hour", "next", "started_at", "ended_at"))
+    edges = [hour for row in expected.collect() for hour in (row.hour + 1, row.next - 1)]
+    whose = [*PLACE, "hour", "next", "agent_id"]
     # An agent that says that it has lost its connection is not heard: a broker says so in its place.
-    alive_then = F.col("received_at").between(F.col("started_at"), F.col("ended_at")) & (F.col("state") != "lost")
+    running = F.coalesce("state", F.lit("")) != "lost"
+    alive_then = F.col("received_at").between(F.col("started_at"), F.col("ended_at"))
     heard = (
-        beats.select(*PLACE, "agent_id", "received_at", F.coalesce("state", F.lit("")).alias("state"))
-        .join(F.broadcast(expected.select(*PLACE, "hour", "next", "started_at", "ended_at")), PLACE)
-        .where(alive_then)
-        .groupBy(*PLACE, "hour", "next", "agent_id")
-        .agg(F.count_distinct(F.date_trunc("hour", "received_at")).alias("heard"))
+        beats(None).where(running).select(*PLACE, "agent_id", "received_at").join(which, PLACE).where(alive_then)
+        .groupBy(*whose).agg(F.count_distinct(F.date_trunc("hour", "received_at")).alias("heard"))
         .where(2 * F.col("heard") >= F.col("next") - F.col("hour") - 1)
-        .groupBy(*PLACE, "hour")
-        .agg(F.count("*").alias("reporting"))
-    )
+    )  # fmt: skip
+    taken = F.to_json(F.map_values(F.from_json("payload", "inputs map<string, struct<received: bigint>>")["inputs"]))
+    at = hour_of("received_at")
+    first, last = (F.when(at == F.col(name) + more, F.col("received_at")) for name, more in (("hour", 1), ("next", -1)))
+    said = (
+        beats(edges).where(running).select(*PLACE, "agent_id", "received_at", "payload").join(which, PLACE)
+        .withColumns({"first": first, "last": last}).where("first IS NOT NULL OR last IS NOT NULL")
+        .withColumn("taken", taken)
+        .groupBy(*whose).agg((F.max_by("taken", "first") != F.min_by("taken", "last")).alias("took"))
+    )  # fmt: skip
+    heard = heard.join(said, whose, "left").groupBy(*PLACE, "hour").agg(
+        F.count("*").alias("reporting"), F.count_if("took").alias("fed"), F.count_if(~F.col("took")).alias("starved")
+    )  # fmt: skip
     number = agents.groupBy(*PLACE).agg(F.count("*").alias("agents"))
     counted = expected.join(number, PLACE, "left").join(heard, [*PLACE, "hour"], "left")
-    counted = counted.fillna(0, ["agents", "reporting"])
-    chance = F.least(F.round(F.col("median") / FOLDED * LOG10_E, 1), F.lit(MAX_SCORE))
-    rows = counted.withColumns({"score": chance, "observed": F.lit(0.0), "rule_id": F.lit("")})
-    return as_anomalies(rows, "silence", _level(), wanted)
+    counted = counted.fillna(0, ["agents", "reporting", "fed", "starved"])
+    chance = F.least(F.round(F.col("lacks") / FOLDED * LOG10_E, 1), F.lit(MAX_SCORE))
+    return as_anomalies(counted.withColumns({"score": chance, "rule_id": F.lit("")}), "silence", _level(), wanted)
+
+
+def _dark(hours: DataFrame, usual: DataFrame, sites: DataFrame, wanted: Period) -> DataFrame:
+    """Runs of hours at old sites after ``hour`` until before ``next`` with a ``STRAY`` share of what is usual: what is
+    ``observed`` in all, and the sums ``median`` and ``mad``."""
+    first, end = int(wanted.start.timestamp()) // 3600, int(wanted.now.timestamp()) // 3600
+    old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE, "timezone")
+    each = old.withColumn("hour", F.explode(F.sequence(F.lit(first), F.lit(end)))).where(F.col("hour") < end)
+    each = each.withColumn("hour_of_week", hour_of_week(local_hour(F.col("hour"), F.col("timezone"))))
+    total = usual.where("rule_id = ''").select(*PLACE, "hour_of_week", "median", "mad")
+    met = hours.where("rule_id = ''").select(*PLACE, "hour", F.col("matches").cast("double").alias("observed"))
+    sums = ("observed", "median", "mad")
+    every = each.join(total, [*PLACE, "hour_of_week"], "left").join(met, [*PLACE, "hour"], "left")
+    every = every.fillna(0.0, list(sums))
+    each = _parted(every.withColumn("calm", F.col("observed") <= STRAY * F.col("median")), "calm")
+    long = F.count("*").over(Window.partitionBy(*PLACE, "part")) >= MIN_SILENT_HOURS
+    each = _parted(each.withColumn("dark", F.col("calm") & long), "dark")
+    parts = each.groupBy(*PLACE, "part", "dark").agg(
+        F.min("hour").alias("hour"), F.max("hour").alias("until"), *(F.sum(name).alias(name) for name in sums)
+    )
+    turns = Window.partitionBy(*PLACE).orderBy("part")
+    around = F.col("median") + F.lag("median").over(turns) + F.lag("median", 2).over(turns)
+    goes_on = F.col("dark") & (F.lag("observed").over(turns) <= STRAY * around)
+    whole = parts.withColumn("goes_on", F.coalesce(goes_on, F.lit(False)))
+    whole = whole.withColumns(
+        {
+            "run": F.sum((F.col("dark") & ~F.col("goes_on")).cast("int")).over(turns),
+            "within": F.col("dark") | F.lead("goes_on").over(turns),
+        }
+    )
+    edges = (F.min("hour") - 1).alias("hour"), (F.max("until") + 1).alias("next")
+    return whole.where("within").groupBy(*PLACE, "run").agg(*edges, *(F.sum(name).alias(name) for name in sums))
+
+
+def _parted(hours: DataFrame, by: str) -> DataFrame:
+    """``hours`` with ``part``, a number that is another wherever the column ``by`` changes at a site."""
+    order = Window.partitionBy(*PLACE).orderBy("hour")
+    changed = (F.col(by) != F.lag(by).over(order)).cast("int")
+    return hours.withColumn("part", F.coalesce(changed, F.lit(0))).withColumn("part", F.sum("part").over(order))
 
 
 def _level() -> Column:

@@ -3,6 +3,10 @@
 **Evidence** (0 to 100) adds up what chance does not do: many sites at a time, or very many one after the other;
 several different rules at one and the same site; many sites within the hour; tactics in the order of an attack; the
 level of the rules. Where it is below ``MIN_EVIDENCE`` there is no campaign.
+
+**Chance is what many do.** A rule that ``CROWD`` entities of a kind bring to several sites day by day, each other ones
+(internet scanners, domains of spam), tells of none of them. A site counts where something else was met, by the rules
+that were met there in all; the level is that of the rules that tell.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import attack
 from spark_jobs.common.attack import TACTICS
-from spark_jobs.common.entities import LEVELS
+from spark_jobs.common.entities import LEVELS, MIN_HISTORY, SEVERE, USUAL_SHARE
 from spark_jobs.common.islands import most_within
 from spark_jobs.common.materialised import materialised
 
@@ -55,40 +59,56 @@ MAX_STEPS = 200
 NEW = timedelta(days=1)
 """Steps that are no older are new: who looks once a day has not seen them."""
 
+CROWD = 5
+"""Different entities of one kind on a day: what no attack brings day after day, and a scanned network always has."""
+
 _PLACE = ["fleet", "site"]
 
 
+def telling(seen: DataFrame, days: int) -> DataFrame:
+    """``seen`` with whether its rule is ``telling`` of that kind of entity: not met by ``CROWD`` or more, that are at
+    several sites, on as many of the ``days`` as make it usual; a critical one always is."""
+    met = seen.groupBy("kind", "rule_id", "date").agg(F.count_distinct("value", "scope").alias("who"))
+    often = max(min(MIN_HISTORY, days), USUAL_SHARE * days)
+    daily = met.where(F.col("who") >= CROWD).groupBy("kind", "rule_id").count().where(F.col("count") >= often)
+    common = F.broadcast(materialised(daily.select("kind", "rule_id", F.lit(True).alias("common"))))
+    tells = F.col("common").isNull() | (F.col("level") == "critical")
+    return seen.join(common, ["kind", "rule_id"], "left").withColumn("telling", tells).drop("common")
+
+
 def find(seen: DataFrame, rules: DataFrame, by: Sequence[str], now: datetime) -> DataFrame:
-    """One row for each ``by`` that was at ``MIN_SITES`` within ``WINDOW``, or at ``SLOW_SITES`` in all: what it did,
-    with its ``evidence``. ``seen`` are rows of ``ENTITY_SITE_5M``; steps are new at ``now``. Much of it is reckoned at
-    once."""
-    days = most_within(seen, by, _PLACE, WINDOW).withColumnRenamed("most", "at_once")
+    """One row for each ``by`` that was at ``MIN_SITES`` within ``WINDOW``, or at ``SLOW_SITES`` in all, by rules that
+    tell: what it did, with its ``evidence``. ``seen`` are rows of ``ENTITY_SITE_5M`` with ``telling``; steps are new at
+    ``now``. Much of it is reckoned at once."""
+    tells = seen.where("telling")
+    days = most_within(tells, by, _PLACE, WINDOW).withColumnRenamed("most", "at_once")
     visits = materialised(_visits(seen, rules, by))
-    depth = visits.groupBy(*by, *_PLACE).count().groupBy(*by)
-    deep = depth.agg(
-        F.count("*").alias("all_sites"),
-        F.count_if(F.col("count") >= DEEP_RULES).alias("deep"),
-        F.sum("count").alias("cells"),
+    depth = visits.groupBy(*by, *_PLACE).agg(F.count("*").alias("rules"), F.bool_or("telling").alias("telling"))
+    deep = depth.groupBy(*by).agg(
+        F.count_if("telling").alias("telling_sites"),
+        F.count_if(F.col("telling") & (F.col("rules") >= DEEP_RULES)).alias("deep"),
+        F.sum("rules").alias("cells"),
     )
     # Few of very many: all else is asked of these only.
-    enough = (F.col("at_once") >= MIN_SITES) | (F.col("all_sites") >= SLOW_SITES)
-    worth = materialised(days.join(deep, [*by]).where(enough).drop("all_sites"))
+    enough = (F.col("at_once") >= MIN_SITES) | (F.col("telling_sites") >= SLOW_SITES)
+    worth = materialised(days.join(deep, [*by]).where(enough))
     few = worth.select(*by)
-    hours = most_within(seen.join(few, [*by], "left_semi"), by, _PLACE, HOUR).withColumnRenamed("most", "in_hour")
+    hours = most_within(tells.join(few, [*by], "left_semi"), by, _PLACE, HOUR).withColumnRenamed("most", "in_hour")
     gathered = _gathered(visits.join(few, [*by], "left_semi"), by, now)
     whole = gathered.join(hours, [*by]).join(worth, [*by])
     return whole.withColumn("evidence", _evidence())
 
 
 def _visits(seen: DataFrame, rules: DataFrame, by: Sequence[str]) -> DataFrame:
-    """One row for each ``by``, site and rule, with the rule's tactics."""
+    """One row for each ``by``, site and rule, with the rule's tactics; ``rank`` is the level, where it is telling."""
     rank = F.array_position(F.array(*map(F.lit, LEVELS)), F.col("level")).cast("int")
     visits = seen.groupBy(*by, *_PLACE, "rule_id").agg(
         F.min("first_time").alias("first_time"),
         F.max("last_time").alias("last_time"),
         F.sum("alerts").alias("alerts"),
         F.sum("matches").alias("matches"),
-        F.max(rank).alias("rank"),
+        F.max(F.when(F.col("telling"), rank)).alias("rank"),
+        F.bool_or("telling").alias("telling"),
     )
     return visits.join(F.broadcast(rules.select("rule_id", "tactics", "techniques")), "rule_id", "left")
 
@@ -108,6 +128,7 @@ def _gathered(visits: DataFrame, by: Sequence[str], now: datetime) -> DataFrame:
         F.sum("alerts").alias("alerts"),
         F.sum("matches").alias("matches"),
         F.max("rank").alias("rank"),
+        F.collect_set(F.when(F.col("rank") > LEVELS.index(SEVERE[0]), F.coalesce("tactic", F.lit("")))).alias("severe"),
         F.sort_array(F.collect_set(F.concat_ws("/", *_PLACE))).alias("sites"),
         F.sort_array(F.collect_set("rule_id")).alias("rules"),
         F.sort_array(F.array_distinct(F.flatten(F.collect_set("techniques")))).alias("techniques"),
@@ -177,7 +198,7 @@ def _evidence() -> Column:
     def points(amount: Column, each: float, most: float) -> Column:
         return F.least(amount * each, F.lit(most))
 
-    every = F.size("sites")
+    every = F.col("telling_sites")
     slow = F.when(every >= SLOW_SITES, points(F.log2(every.cast("double")), SLOW_POINTS, MAX_SLOW_POINTS))
     at_once = points(F.log2(F.col("at_once").cast("double")), SITE_POINTS, MAX_SITE_POINTS)
     total = (

@@ -8,22 +8,25 @@ evaluated and the ``LATE_DAYS`` before these.
 Of what is new, little is worth a look: a rule of which no alert had landed before; a rule of a high level at a site
 that has never seen it; a user, device or program of a high level that is new at a site: one row for each, wherever it
 is new, at most ``MAX_RULES`` of each of the first two and ``MAX_ENTITIES`` of the third. Their ``score`` is on the
-scale of bursts: a new rule by its level and its volume, so that a loud one comes before most bursts; a new entity by
-level and alerts, after them.
+scale of bursts. Of a new rule it is the points of its level, times how few it names: an attack begins at one host of
+one site, and what comes to many at once is a change of the rules, or of what they watch, however loud. A new entity has
+it by level and alerts, after them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
+from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common.entities import LEVELS, SEVERE
 from spark_jobs.common.period import Period
-from spark_jobs.findings.anomalies import MAX_SCORE, MIN_HISTORY, PLACE, as_anomalies
-from spark_jobs.tables.schema import ENTITY_SITE_5M, FIRST_SEEN, RULES, WIN_5M
+from spark_jobs.findings.anomalies import MIN_HISTORY, PLACE, as_anomalies
+from spark_jobs.findings.surprise import habits
+from spark_jobs.tables.schema import ENTITY_SITE_5M, FIRST_SEEN, HOST_1H, RULES, WIN_5M, Table
 from spark_jobs.tables.tables import Tables, Txn
 
 APP = "first_seen"
@@ -41,32 +44,51 @@ KINDS = ("user", "device", "user_agent")
 MAX_ENTITIES = MAX_RULES = 50
 """Of a run: more are read by nobody, and those first in line have the highest score."""
 
-RULE_POINTS = {"critical": 60.0, "high": 40.0, "medium": 20.0}
-OTHER_POINTS, VOLUME_POINTS = 10.0, 10.0
-"""A new rule's by its level, and for each tenfold of its alerts."""
+RULE_POINTS = {"critical": 100.0, "high": 70.0, "medium": 40.0}
+OTHER_POINTS = 20.0
+"""A new rule's by its level, where it names one host on one day."""
 
 ENTITY_POINTS = {True: 10.0, False: 3.0}
 MORE_POINTS, MAX_MORE = 1.0, 5.0
 """A new entity's: whether a critical rule named it, and for each doubling of its alerts and its sites."""
 
+Less: TypeAlias = Callable[[DataFrame, Table], DataFrame]
+
 _KEY = ["kind", "value", *PLACE]
 
 
-def write(spark: SparkSession, tables: Tables, wanted: Period, sites: DataFrame) -> DataFrame:
+def write(spark: SparkSession, tables: Tables, wanted: Period, sites: DataFrame, less: Less) -> DataFrame:
     """Bring ``FIRST_SEEN`` up to date; what was new in ``wanted``, as ``ANOMALIES``.
 
-    ``sites`` are the ``baselines.histories``: a site is asked about once it has ``MIN_HISTORY`` days.
+    ``sites`` are the ``baselines.histories``: a site is asked about once it has ``MIN_HISTORY`` days, be it within
+    ``wanted``. ``less`` takes from rows of a table of counts what does not count, of ``wanted`` and of the
+    ``LATE_DAYS`` before at least.
     """
-    keep(spark, tables, wanted)
+    keep(spark, tables, wanted, less)
     remembered = tables.frame(spark, FIRST_SEEN).select(*_KEY, F.col("first_seen").alias("known"))
-    old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE)
-    seen = _seen(spark, tables, wanted.days)
-    new = seen.join(F.broadcast(old), PLACE).join(remembered.where(F.col("known") >= F.lit(wanted.start)), _KEY)
+    missing = F.make_dt_interval((MIN_HISTORY - F.col("history_days")).cast("int"))
+    grown = sites.select(*PLACE, (F.lit(wanted.start) + missing).alias("grown"))
+    seen = _seen(spark, tables, wanted.days, less).join(F.broadcast(grown), PLACE, "left")
+    new = seen.join(remembered.where(F.col("known") >= F.lit(wanted.start)), _KEY)
+    new = new.withColumn("old", F.col("first_seen") >= F.col("grown"))
     rules = tables.frame(spark, RULES).select("rule_id", "rule_title", "first_landed")
-    return _rules(new, rules, wanted).unionByName(_entities(new, wanted))
+    weighed = rules.join(_few(spark, tables, wanted, less), "rule_id")
+    return _rules(new, weighed, wanted).unionByName(_entities(new.where("old"), wanted))
 
 
-def keep(spark: SparkSession, tables: Tables, wanted: Period) -> None:
+def _few(spark: SparkSession, tables: Tables, wanted: Period, less: Less) -> DataFrame:
+    """By ``rule_id`` how ``few`` it has named, 0 to 1: the surprise of its hosts or its sites, whichever is less, since
+    ``LATE_DAYS`` before ``wanted``."""
+    late = wanted.from_day(wanted.first - timedelta(days=LATE_DAYS))
+    each = []
+    for table, names in ((WIN_5M, PLACE), (HOST_1H, [*PLACE, "host"])):
+        rows = less(tables.frame(spark, table, late.since, late.until), table)
+        met = rows.select(F.concat_ws("/", *names).alias("at"), "rule_id", F.col("date").alias("day"))
+        each.append(habits(met).select("rule_id", "fleet"))
+    return each[0].unionByName(each[1]).groupBy("rule_id").agg(F.min("fleet").alias("few"))
+
+
+def keep(spark: SparkSession, tables: Tables, wanted: Period, less: Less) -> None:
     """Add every day that has ended by ``wanted.now`` and is not in ``FIRST_SEEN`` yet; then what has come since for
     the days of ``wanted`` and the ``LATE_DAYS`` before."""
     done = tables.version(FIRST_SEEN, APP) or 0
@@ -74,19 +96,21 @@ def keep(spark: SparkSession, tables: Tables, wanted: Period) -> None:
     days = [day for day in have if day < ended and date.fromisoformat(day).toordinal() > done]
     for first in range(0, len(days), DAYS_AT_ONCE):
         some = days[first : first + DAYS_AT_ONCE]
-        rows = _seen(spark, tables, some).select(*FIRST_SEEN.names)
+        rows = _seen(spark, tables, some, less).select(*FIRST_SEEN.names)
         tables.upsert(FIRST_SEEN, rows, Txn(APP, date.fromisoformat(some[-1]).toordinal()))
     late = wanted.from_day(wanted.first - timedelta(days=LATE_DAYS))
     # A day that goes on, or for which late alerts have come: times, and who was missing.
     if again := [day for day in late.among(have) if day not in days]:
-        rows = _seen(spark, tables, again).withColumn("alerts", F.lit(0).cast("long"))
+        rows = _seen(spark, tables, again, less).withColumn("alerts", F.lit(0).cast("long"))
         tables.upsert(FIRST_SEEN, rows.select(*FIRST_SEEN.names))
 
 
-def _seen(spark: SparkSession, tables: Tables, days: Sequence[str]) -> DataFrame:
+def _seen(spark: SparkSession, tables: Tables, days: Sequence[str], less: Less) -> DataFrame:
     """Entities of ``KINDS`` and rules of each site in these days, and when a rule of a high level first named them."""
-    entities = tables.frame(spark, ENTITY_SITE_5M, only=days).where(F.col("kind").isin(*KINDS))
-    rules = tables.frame(spark, WIN_5M, only=days).withColumns({"kind": F.lit("rule"), "value": F.col("rule_id")})
+    named = tables.frame(spark, ENTITY_SITE_5M, only=days).where(F.col("kind").isin(*KINDS))
+    entities = less(named, ENTITY_SITE_5M)
+    windows = less(tables.frame(spark, WIN_5M, only=days), WIN_5M)
+    rules = windows.withColumns({"kind": F.lit("rule"), "value": F.col("rule_id")})
     columns = [*_KEY, "first_time", "last_time", "alerts", "level"]
     both = entities.select(*columns).unionByName(rules.select(*columns))
     return both.groupBy(*_KEY).agg(
@@ -100,12 +124,13 @@ def _seen(spark: SparkSession, tables: Tables, days: Sequence[str]) -> DataFrame
 
 
 def _rules(new: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
-    """Rules that are new in the fleet (no site is named), and severe ones that are new at a site: one row a rule, at
-    the first site where it is new."""
+    """Rules that are new in the fleet (no site is named; one site at least is old), and severe ones that are new at an
+    old site: one row a rule, at the first site where it is new."""
     of_rules = new.where("kind = 'rule'").withColumn("rule_id", F.col("value"))
     met = of_rules.join(F.broadcast(rules), "rule_id")
-    in_fleet = met.where(F.col("first_landed") >= F.lit(wanted.start)).groupBy("rule_id", "rule_title")
+    in_fleet = met.where(F.col("first_landed") >= F.lit(wanted.start)).groupBy("rule_id", "rule_title", "few")
     whole = in_fleet.agg(
+        F.max("old").alias("old"),
         F.min("first_seen").alias("started_at"),
         F.sum("alerts").alias("alerts"),
         F.count("*").alias("sites"),
@@ -115,10 +140,10 @@ def _rules(new: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
     )
     names = ("rule_id", "rule_title", "ended_at", "critical", "score", "sites")
     shown = [*map(F.col, names), F.col("alerts").alias("observed")]
-    fleet = _first(whole).select(F.lit("").alias("fleet"), F.lit("").alias("site"), "started_at", *shown)
-    elsewhere = met.where(F.col("first_landed") < F.lit(wanted.start)).where("severe_at IS NOT NULL")
+    fleet = _first(whole.where("old")).select(F.lit("").alias("fleet"), F.lit("").alias("site"), "started_at", *shown)
+    elsewhere = met.where(F.col("first_landed") < F.lit(wanted.start)).where("old AND severe_at IS NOT NULL")
     where = F.min_by(F.struct(*PLACE, F.col("first_seen").alias("started_at")), F.struct("first_seen", *PLACE))
-    each = elsewhere.groupBy("rule_id", "rule_title").agg(
+    each = elsewhere.groupBy("rule_id", "rule_title", "few").agg(
         where.alias("first"),
         F.max("last_seen").alias("ended_at"),
         F.sum("alerts").alias("alerts"),
@@ -137,14 +162,10 @@ def _severest() -> Column:
 
 def _first(rules: DataFrame) -> DataFrame:
     """With their ``score`` the ``MAX_RULES`` that come first."""
-    return rules.withColumn("score", _worth_of_rule()).orderBy(F.desc("score"), "rule_id").limit(MAX_RULES)
-
-
-def _worth_of_rule() -> Column:
     points = F.lit(OTHER_POINTS)
     for level, worth in RULE_POINTS.items():
         points = F.when(F.col("level") == level, worth).otherwise(points)
-    return F.least(points + VOLUME_POINTS * F.log10(F.greatest("alerts", F.lit(1)).cast("double")), F.lit(MAX_SCORE))
+    return rules.withColumn("score", points * F.col("few")).orderBy(F.desc("score"), "rule_id").limit(MAX_RULES)
 
 
 def _entities(new: DataFrame, wanted: Period) -> DataFrame:

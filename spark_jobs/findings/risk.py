@@ -2,20 +2,27 @@
 
 **Points.** One contribution is one rule on one day, however often it alerted on it:
 
-    level * confidence * stage * novelty * breadth * rarity * criticality * REPEAT ** (days before)
+    level * confidence * stage * novelty * breadth * rarity * surprise * criticality * REPEAT ** (days before)
     * 0.5 ** (age / half-life)
 
 ``confidence`` is the rule's (``jobs.risk``), ``stage`` that of its furthest tactic (``TRIED``: less of the hosts and
 sites at which an attack is only tried), ``novelty`` whether the entity
 meets the rule, or the tactic, for the first time in the days looked at, ``criticality`` what the owner says of the
-entity; ``days before`` are those on which the same rule has named it already. So one rule below the level critical
-never by itself gives an entity of ordinary criticality ``MIN_THRESHOLD``, though it alerts every minute of every day;
-several rules do, with one alert of each a day. Points are rounded to hundredths, and the score is their sum.
+entity; ``days before`` are those on which the same rule has named it already. So volume gives nothing: a rule that
+alerts every minute of every day has few points, several that are new there have many, with one alert of each a day.
+Points are rounded to hundredths, and the score is their sum.
 
 **Rarity**: what a rule says of everyone at a site it says of nobody. Where it has named ``n`` of the ``N`` entities of
 a kind that have had any alert at a site in the days looked at, it is ``(1 - ln n / ln (N + 1)) ** SHARPNESS``: 1 for a
 rule that names one alone, next to 0 for one that names all. An entity at several sites on a day has it from the site
 where it is highest; the place of a site is the whole of all fleets.
+
+**Surprise** (``findings.surprise``) is how little the fleet and the site are used to the rule: what is seen every day
+somewhere says next to nothing. Who is at most of the sites (``root``, an account that patches) is nobody in particular,
+and has no row; its hosts and sites have theirs.
+
+**Days before** do not count on a day on which the rule names the entity at a site for the first time, or in
+``STEADY_HOURS`` of its hours: to move on, or to report by day and by night, is no repetition.
 
 **Breadth** is of an entity's first alert of a rule ``1 + m / (m + BREADTH)``, below 2, where ``m`` is the number of
 rules that it first met on earlier days, each counted by its rarity: who goes on day by day to what is new and unusual
@@ -35,8 +42,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.common.attack import TACTICS
-from spark_jobs.common.entities import CRITICAL_DAYS, LEVELS, WHO, scope
+from spark_jobs.common.entities import CRITICAL_DAYS, EVERYWHERE, LEVELS, MANY_SITES, WHO, scope
 from spark_jobs.common.islands import identity
+from spark_jobs.findings.surprise import habits, surprise
 from spark_jobs.findings.weight import ATTEMPTS
 
 KINDS = ("user", "ip", "device")
@@ -67,13 +75,24 @@ rules that name nobody else."""
 REPEAT = 1 / 3
 """Of the points of a rule's day what the rule's next day has: all of them together are half as much again."""
 
+UNUSUAL = 0.25
+"""Surprise from which on a critical alert puts whom it names over the threshold; on the first day there it always does.
+A false positive of every day does not, and stands among the critical alerts."""
+
 CRITICALITY = {1: 0.5, 2: 0.75, 3: 1.0, 4: 1.5, 5: 2.0}
 """By the owner's number; one outside of them, or none, is as 3."""
+
+STEADY_HOURS = 16
+"""Of a day in which a rule names an entity, from which on that day counts as the first: what reports by day and by
+night is a program."""
+
+MAX_SITES = 20
+"""Of a contribution that are compared with those of others."""
 
 WINDOW = 4
 """Half-lives looked at: what is older has less than a sixteenth of its points."""
 
-MIN_THRESHOLD = 100.0
+MIN_THRESHOLD = 50.0
 OWN_TIMES = 2.0
 MIN_MOMENTS = 3
 """Of the past, that it takes to say what is usual."""
@@ -91,7 +110,8 @@ _CRITICAL = len(LEVELS)
 
 def cells(entities: DataFrame, hosts: DataFrame, windows: DataFrame) -> DataFrame:
     """One row for each entity, rule and day (``date``), of ``ENTITY_SITE_5M``, ``HOST_1H`` and ``WIN_5M``, with
-    ``rarity``; ``site`` is a host's, by which its criticality is looked up."""
+    ``rarity``, ``surprise``, whether it was at a ``new_place``, and its ``sites``; ``site`` is a host's, by which its
+    criticality is looked up."""
     at = F.concat_ws("/", "fleet", "site")
     parts = (
         (entities.where(F.col("kind").isin(*KINDS)), F.col("kind"), F.col("value"), scope(), F.lit(""), at),
@@ -102,24 +122,57 @@ def cells(entities: DataFrame, hosts: DataFrame, windows: DataFrame) -> DataFram
         rows.select(
             kind.alias("kind"), value.alias("value"), whose.alias("scope"), site.alias("site"), "rule_id",
             F.col("date").alias("day"), "level", "alerts", "first_time", "last_time", place.alias("place"),
+            at.alias("at"),
         )
         for rows, kind, value, whose, site, place in parts
     ]  # fmt: skip
     every = named[0].unionByName(named[1]).unionByName(named[2]).where("value != '' AND alerts > 0")
+    every = every.join(F.broadcast(_nobody(every)), WHO, "left_anti")
     rank = F.coalesce(F.array_position(F.array(*map(F.lit, LEVELS)), F.col("level")), F.lit(0)).cast("int")
+    customs = habits(windows.where("alerts > 0").select(at.alias("at"), "rule_id", F.col("date").alias("day")))
     # A row for each rule at a site is little, so that ``every`` need not be sorted for it.
-    return (
+    visits = (
         every.join(F.broadcast(_rarity(every)), _RULE)
-        .groupBy(*_CELL)
+        .join(F.broadcast(customs), ["at", "rule_id"])
+        .groupBy(*_CELL, "at")
         .agg(
             F.max(rank).alias("rank"),
             F.sum("alerts").alias("alerts"),
             F.min("first_time").alias("first_time"),
             F.max("last_time").alias("last_time"),
-            F.max(F.when(rank == _CRITICAL, F.col("last_time"))).alias("critical_at"),
+            F.bit_count(F.bit_or(F.expr("shiftleft(1, hour(last_time))"))).alias("hours"),
             F.max("rarity").alias("rarity"),
+            F.max(surprise(F.col("day"))).alias("surprise"),
+        )
+        .repartition(*WHO)
+    )
+    order = Window.partitionBy(*WHO, "rule_id", "at").orderBy("day")
+    critical = (F.col("rank") == _CRITICAL) & (F.col("new_place") | (F.col("surprise") >= UNUSUAL))
+    return (
+        visits.withColumn("new_place", F.row_number().over(order) == 1)
+        .groupBy(*_CELL)
+        .agg(
+            F.max("rank").alias("rank"),
+            F.sum("alerts").alias("alerts"),
+            F.min("first_time").alias("first_time"),
+            F.max("last_time").alias("last_time"),
+            F.max(F.when(critical, F.col("last_time"))).alias("critical_at"),
+            F.max("rarity").alias("rarity"),
+            F.max("surprise").alias("surprise"),
+            F.max("new_place").alias("new_place"),
+            F.max("hours").alias("hours"),
+            F.slice(F.sort_array(F.collect_set("at")), 1, MAX_SITES).alias("sites"),
         )
     )
+
+
+def _nobody(every: DataFrame) -> DataFrame:
+    """Entities that are at more than ``EVERYWHERE`` of ``MANY_SITES`` sites or more: no actor, but a name that all
+    have. What hosts and sites saw of them stays."""
+    pairs = every.where(F.col("kind").isin(*KINDS)).select(*WHO, "at").distinct()
+    there = every.agg(F.count_distinct("at").alias("every"))
+    named = pairs.groupBy(*WHO).agg(F.count("*").alias("sites")).crossJoin(F.broadcast(there))
+    return named.where((F.col("every") >= MANY_SITES) & (F.col("sites") > EVERYWHERE * F.col("every"))).select(*WHO)
 
 
 def _rarity(every: DataFrame) -> DataFrame:
@@ -154,7 +207,6 @@ def contributions(rows: DataFrame, rules: DataFrame, confidence: Mapping[str, fl
         .join(F.broadcast(trust), "rule_id", "left")
         .join(worth, ["kind", "value", "site"], "left")
         .join(worth.where("site = ''").drop("site").withColumnRenamed("criticality", "anywhere"), WHO[:2], "left")
-        .repartition(*WHO)
     )
     of_rule = Window.partitionBy(*WHO, "rule_id").orderBy("day")
     of_tactic = Window.partitionBy(*WHO, "place").orderBy("day", "first_time", "rule_id")
@@ -183,8 +235,9 @@ def _base() -> Column:
     for number, factor in CRITICALITY.items():
         worth = F.when(F.col("criticality") == number, factor).otherwise(worth)
     level = F.get(F.array(*map(F.lit, LEVEL_POINTS)), F.col("rank"))
-    repeated = F.pow(F.lit(REPEAT), F.col("turn") - 1)
-    named = F.col("rarity") * F.col("breadth") * F.col("confidence")
+    again = ~F.col("new_place") & (F.col("hours") < STEADY_HOURS)
+    repeated = F.when(~again, 1.0).otherwise(F.pow(F.lit(REPEAT), F.col("turn") - 1))
+    named = F.col("rarity") * F.col("surprise") * F.col("breadth") * F.col("confidence")
     return level * stage * novelty * named * worth * repeated
 
 
@@ -208,7 +261,8 @@ def scored(rows: DataFrame, now: datetime, half_life: int, past: Sequence[dateti
     contribution = F.struct(
         "order", (F.col("cents") / 100).alias("points"), F.col("last_time").alias("time"), "rule_id",
         F.get(F.array(F.lit(""), *map(F.lit, LEVELS)), F.col("rank")).alias("level"), "tactic", "alerts",
-        "turn", "new_tactic", "confidence", "criticality", "rarity", "breadth",
+        "turn", "hours", "new_place", "sites", "new_tactic", "confidence", "criticality", "rarity", "surprise",
+        "breadth",
     )  # fmt: skip
     before = [
         F.sum(F.when(F.col("last_time") <= F.lit(at), _cents(at, half_life)).otherwise(0)).alias(f"past_{n}")

@@ -5,16 +5,18 @@ furthest tactic, then the ``confidence``: the evidence (``moves``), less for eac
 number of sites lifts a roll-out above a stolen account.
 
 **Not an attack** though evidence is there (``decoy``), where no critical rule says otherwise: whoever only scans, or
-tries its way in at many from outside; a program that is rolled out, with the same rules at every site and none of them
-severe; what only rules of a low level saw.
+tries its way in at many from outside; a program that is rolled out, with the same rules at every site, none of them
+severe nor of an intruder's tactics; an account that does the same at nearly all sites within a day, as those do by
+which a fleet is run; what only rules of a low level saw.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from spark_jobs.common.attack import TACTICS
+from spark_jobs.common.entities import MANY_SITES, SEVERE
 from spark_jobs.common.plain import many
 from spark_jobs.findings.moves import DEEP_RULES
 
@@ -36,29 +38,62 @@ DOUBT = 0.85
 SCANNING = {"reconnaissance", "resource-development"}
 ATTEMPTS = SCANNING | {"initial-access"}
 GUESSES = ATTEMPTS | {"credential-access", "discovery"}
-"""What is tried from outside all the time. Rules of the level high say that a try came through, unless it is tried at
-``SCANNED_SITES`` or more; where critical ones say so, or anything more than a try was seen, it may be an attack."""
+"""What is tried from outside all the time. Rules of the level high say that a try came through, unless they are about
+the try itself and it is tried at ``SCANNED_SITES`` or more; where critical ones say so, or anything more was seen, it
+may be an attack."""
 
 SCANNED_SITES = 8
 OUTSIDE = {"ip", "domain", "user_agent"}
 SOFTWARE = {"user_agent", "hash", "domain"}
+INTRUDES = {"credential-access", "lateral-movement", "collection", "exfiltration", "impact"}
+"""What no program does because it is new: an update that does has been tampered with."""
 
 UNIFORM = 0.75
 """Share of its rules that an average site saw, from which on all sites look alike."""
 
+HELD = "held back: "
+"""Begins the reason of what is no attack though evidence is there."""
 
-def decoy(way: Way) -> str:
-    """Say what it is in place of an attack; empty when it may be one."""
+NEARLY_ALL = 0.75
+"""Share of ``MANY_SITES`` sites or more, of which no attack takes so many in 24 hours by the same rules, none of them
+critical: whoever goes from site to site by hand takes weeks."""
+
+
+def decoy(way: Way, sites: int) -> str:
+    """Say what it is in place of an attack; empty when it may be one. ``sites`` are all that have alerts."""
     kinds, tactics = {entity["kind"] for entity in way["entities"]}, set(way["tactics"])
-    severe, grave = way["level"] in ("high", "critical"), way["level"] == "critical"
-    outside = "ip" in kinds and kinds <= OUTSIDE
-    tries = tactics <= ATTEMPTS and not grave and len(way["sites"]) >= SCANNED_SITES
-    guesses = tactics <= GUESSES and not severe
-    if tactics and ((tactics <= SCANNING and not grave) or (outside and (tries or guesses))):
+    severe, grave = way["level"] in SEVERE, way["level"] == "critical"
+    # A rule of several tactics, such as a port scan, says the first of them.
+    first = {stage["tactic"] for stage in way["story"]} - {""}
+    outside = "ip" in kinds and kinds <= OUTSIDE and first <= GUESSES
+    tries = set(way["severe"]) <= ATTEMPTS and len(way["sites"]) >= SCANNED_SITES
+    if first and not grave and (tactics <= SCANNING or (outside and (tries or not severe))):
         return "scan"
-    if kinds <= SOFTWARE and not severe and _alike(way) >= UNIFORM:
+    wide = len(way["sites"]) >= MANY_SITES
+    software = kinds <= SOFTWARE or (wide and kinds <= {*SOFTWARE, "user"} and kinds & SOFTWARE)
+    installed = software and not severe and not tactics & INTRUDES
+    service = kinds == {"user"} and wide and way["at_once"] >= NEARLY_ALL * sites
+    if _alike(way) >= UNIFORM and (installed or (service and not grave)):
         return "roll-out"
     return "" if severe or way["level"] == "medium" else "low level only"
+
+
+def held_back(held: Mapping[str, int]) -> str:
+    """How many are ``held`` back as what, in words, the most first."""
+    names = {"scanner": "own scanner", "shared": "shared address", "low level only": "low-level run"}
+    each = sorted((-number, names.get(what, what)) for what, number in held.items())
+    return ", ".join(many(-number, name, name + ("es" if name.endswith("s") else "s")) for number, name in each)
+
+
+def held_as(reason: str | None) -> str:
+    """What a campaign with this ``reason`` is held back as; empty when it is not."""
+    return (reason or "").removeprefix(HELD).split(";")[0] if (reason or "").startswith(HELD) else ""
+
+
+def withheld(way: Way, what: str) -> Way:
+    """``way`` as the row of what is no attack, but ``what``: no score, and no steps, as there may be many such rows."""
+    reason = f"{HELD}{what}; {_reason(way)}"
+    return {**way, "held": what, "against": [], "confidence": 0.0, "score": 0.0, "reason": reason, "steps": []}
 
 
 def weighed(way: Way) -> Way:

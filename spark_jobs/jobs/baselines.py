@@ -6,14 +6,14 @@ and after it (so two weeks give six numbers instead of two), in the site's own t
 
 Days are evaluated whole and their anomalies rewritten, so that late alerts end a silence, and a run that
 was cut short is simply done again. What is found: ``anomalies`` (bursts and silences), ``newness`` (entities and rules
-that a site, or the fleet, sees for the first time).
+that a site, or the fleet, sees for the first time). The alerts of trials of one's own (``intake.own``) are left out.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import date, timedelta
 
 import click
@@ -27,8 +27,10 @@ from spark_jobs.common.plain import many
 from spark_jobs.common.weeks import HOURS_OF_WEEK, centred, hour_of, hour_of_week, local_hour, occurrences
 from spark_jobs.findings import anomalies, newness
 from spark_jobs.findings.anomalies import MIN_HISTORY, PLACE, WHAT
+from spark_jobs.intake import frames
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.intake.landing import FAILURES
+from spark_jobs.intake.own import Trials
 from spark_jobs.jobs.job import COUNT, Job, days_options, lookups_option, spark_job
 from spark_jobs.report.reasons import of_anomaly
 from spark_jobs.tables.arrow import arrow_schema
@@ -67,18 +69,24 @@ def write(
     """Write the baselines before ``wanted``, its anomalies, and who was first seen; how many anomalies of each kind."""
     past = Period(wanted.first - timedelta(days=7 * weeks), wanted.first - timedelta(days=1), wanted.now)
     zones = time_zones(spark, lookups)
-    before = materialised(hours(tables.frame(spark, WIN_5M, past.since, past.until), zones))
-    after = materialised(hours(tables.frame(spark, WIN_5M, wanted.since, wanted.until), zones))
+    trials = Trials(spark, tables, past.first, wanted.last)
+    now = trials.less(tables.frame(spark, WIN_5M, wanted.since, wanted.until), WIN_5M)
+    before = materialised(hours(trials.less(tables.frame(spark, WIN_5M, past.since, past.until), WIN_5M), zones))
+    after = materialised(hours(now, zones))
     sites = materialised(histories(before, wanted))
     usual = materialised(usual_hours(before, sites))
     as_of = usual.withColumn("as_of", F.lit(wanted.since)).select(*BASELINES.names)
     tables.replace(BASELINES, as_of, [wanted.since])
     rules = tables.frame(spark, RULES)
-    between = hours(tables.frame(spark, WIN_5M, wanted.since, wanted.until), zones, HALF)
-    unusual = anomalies.bursts(after, between, usual, sites, rules, wanted)
-    agents, beats = tables.frame(spark, AGENTS), tables.frame(spark, HEARTBEATS, wanted.since)
+    unusual = anomalies.bursts(before, after, hours(now, zones, HALF), usual, sites, rules, wanted)
+    agents = tables.frame(spark, AGENTS)
+
+    def beats(hours: Sequence[int] | None) -> DataFrame:
+        near = None if hours is None else {"received_at": frames.ranges(hours)}
+        return tables.frame(spark, HEARTBEATS, wanted.since, near=near)
+
     unusual = unusual.unionByName(anomalies.silences(after, usual, sites, agents, beats, wanted))
-    rows = unusual.unionByName(newness.write(spark, tables, wanted, sites)).toArrow().to_pylist()
+    rows = unusual.unionByName(newness.write(spark, tables, wanted, sites, trials.less)).toArrow().to_pylist()
     worded = [{**row, "reason": of_anomaly(row)} for row in rows]
     tables.replace(ANOMALIES, pa.Table.from_pylist(worded, arrow_schema(ANOMALIES.columns)), wanted.days)
     kinds = Counter(row["kind"] for row in rows)

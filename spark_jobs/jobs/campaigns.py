@@ -4,8 +4,9 @@
 (``entities``), for which there is enough evidence and which is no decoy (``weight``). Entities whose alerts are
 largely the same (``merging``) are one campaign: it names all of them, and goes by the one with most evidence.
 
-**Decoys** also are entities that the lookup ``intel`` knows as one's own by their threat (``OWN``). A campaign that
-turns out to be a decoy is withdrawn: it is closed, with score 0 and a reason.
+**Decoys** also are entities that the lookup ``intel`` knows as one's own by their threat (``OWN``). They are written
+closed, with score 0 and what they are held back as; so is a campaign that turns out to be one. A campaign for which
+there is no evidence any more is withdrawn: closed, with score 0 and a reason.
 
 **A campaign keeps its id** and its date while it grows, when late alerts let it begin earlier, and when entities join
 it. Two that turn out to be one go on under the id of the earlier; the other is closed and says so. Runs of this job
@@ -35,7 +36,7 @@ from spark_jobs.common.materialised import materialised
 from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import many
 from spark_jobs.findings import merging, moves, sessions
-from spark_jobs.findings.weight import Way, decoy, weighed
+from spark_jobs.findings.weight import Way, decoy, held_as, held_back, weighed, withheld
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.intake.own import EXERCISE, OWN, threats_of
 from spark_jobs.jobs.job import SPAN, Job, days_options, lookups_option, spark_job
@@ -50,6 +51,10 @@ DAYS = 14
 
 GAP = timedelta(days=1)
 """A campaign that pauses for a night goes on; one that is back after a whole day of silence is another."""
+
+JUMP = 20
+"""So many campaigns that are new in one run, and more than those that go on, are no attacks: something in the tables,
+such as the days kept or who sends at all, is not what it was."""
 
 _RUN = [*WHO, "run"]
 _LISTS = ("sites", "rules", "tactics", "techniques")
@@ -83,22 +88,29 @@ def write(
     furthest = wanted.from_day(wanted.last - timedelta(days=MAX_DAYS - 1))
     recent = (F.col("state") == "open") | (F.col("last_seen") >= F.lit(furthest.start))
     before = tables.frame(spark, CAMPAIGNS).where(recent).toArrow().to_pylist()
-    wanted = _from_open_campaigns(before, wanted, furthest)
+    asked, wanted = wanted, _from_open_campaigns(before, wanted, furthest)
     there = wanted.among(tables.partitions(ENTITY_SITE_5M))
-    if len(there) < MIN_HISTORY:
-        log.warning(
-            "only %d days have alerts: below %d new entities cannot be distinguished from usual ones",
-            len(there),
-            MIN_HISTORY,
-        )
     early = min([wanted.since, *(sessions.day_before(day) for day in session_days)])
     every = tables.frame(spark, ENTITY_SITE_5M, early, wanted.until).withColumn("scope", entities.scope())
     rules = tables.frame(spark, RULES)
     here = every.where(F.col("date") >= wanted.since)
-    usual = entities.usual(here, wanted.first, there)
-    seen = materialised(suspects(here, usual))
-    attacks = [weighed(way) for way in find(spark, tables, seen, lookups, wanted.now) if not decoy(way)]
-    text = _write(tables, named(attacks, before, wanted), before, wanted)
+    if wanted.first < asked.first:
+        here = here.join(F.broadcast(_going_on(spark, before)), ["kind", "value"], "left").fillna({"whole": False})
+    usual = entities.usual(here, wanted.first, there, asked.first)
+    if wanted.first < asked.first:
+        here = here.where(F.col("whole") | (F.col("date") >= asked.since)).drop("whole")
+    if usual.days < MIN_HISTORY:
+        log.warning(
+            "only %d days have alerts: below %d new entities cannot be distinguished from usual ones",
+            usual.days,
+            MIN_HISTORY,
+        )
+    seen = moves.telling(materialised(suspects(here, usual)), usual.days)
+    each = find(spark, tables, seen, lookups, wanted.now)
+    ways = [withheld(way, what) if (what := way["held"] or decoy(way, usual.sites)) else weighed(way) for way in each]
+    text = _write(tables, named(ways, before, wanted, asked), before, wanted)
+    if held := Counter(way["held"] for way in ways if way["held"]):
+        text += f"; held back: {held_back(held)}"
     if session_days:
         text += f"; {sessions.write(tables, usual.left(every), rules, session_days, wanted.now)}"
     return text
@@ -116,14 +128,28 @@ def _from_open_campaigns(before: Iterable[Row], wanted: Period, furthest: Period
     return wanted.from_day(max(min(begin, wanted.first), furthest.first))
 
 
+def _going_on(spark: SparkSession, before: Iterable[Row]) -> DataFrame:
+    """The entities of open campaigns, whose rows are looked at ``whole``: what others have become used to is judged by
+    the days that were asked for, however long an attack goes on."""
+    those = {who for row in before if row["state"] == "open" for who in _names(row)}
+    return spark.createDataFrame([(*who, True) for who in sorted(those)], "kind STRING, value STRING, whole BOOLEAN")
+
+
 def _write(tables: Tables, rows: Sequence[Row], before: Sequence[Row], wanted: Period) -> str:
     """Write ``rows`` and the ends of those ``before`` that have paused; how many of each."""
-    written = {row["campaign_id"] for row in rows}
+    written, earlier = {row["campaign_id"] for row in rows}, {row["campaign_id"] for row in before if row["score"] > 0}
     left = paused([row for row in before if row["campaign_id"] not in written], wanted)
+    first = not tables.exists(CAMPAIGNS)
     tables.upsert(CAMPAIGNS, pa.Table.from_pylist([*rows, *left], arrow_schema(CAMPAIGNS.columns)))
-    said = Counter(row["state"] if row["score"] > 0 else "ended" for row in rows)
+    meant = [row for row in rows if row["score"] > 0 or row["campaign_id"] in earlier]
+    said = Counter(row["state"] if row["score"] > 0 else "ended" for row in meant)
     text = f"{many(said['open'], 'open campaign')}, {said['closed'] + len(left):,} closed"
-    return f"{text}, {said['ended']} withdrawn" if said["ended"] else text
+    text += f", {said['ended']} withdrawn" if said["ended"] else ""
+    new = sum(row["state"] == "open" and row["campaign_id"] not in earlier for row in rows)
+    if first or new < max(JUMP, len(written & earlier)):
+        return text
+    log.warning("%d campaigns are new since the last run: something in the tables is not what it was", new)
+    return f"{text}; {new:,} new since the last run: has the history changed?"
 
 
 def suspects(rows: DataFrame, usual: Usual) -> DataFrame:
@@ -134,24 +160,29 @@ def suspects(rows: DataFrame, usual: Usual) -> DataFrame:
 
 
 def find(spark: SparkSession, tables: Tables, seen: DataFrame, lookups: Lookups | None, now: datetime) -> list[Way]:
-    """The ways of ``suspects`` for which there is evidence at ``now``, those of one attack as one."""
+    """The ways of ``suspects`` for which there is evidence at ``now``, those of one attack as one; each with which of
+    ``OWN`` it is, as ``held``."""
     rules = tables.frame(spark, RULES)
     key = identity(*map(F.col, WHO), F.col("run").cast("string"))
     alone = moves.find(seen, rules, _RUN, now).where(F.col("evidence") >= moves.MIN_EVIDENCE)
     suspected = materialised(alone.withColumn("member", key))
     threats = {} if lookups is None else threats_of(spark, suspected, lookups)
-    ways = {}
+    ways, own = {}, []
     for way in suspected.toArrow().to_pylist():
-        mine = threats.get(way["member"], frozenset())
-        if EXERCISE in mine or not mine & OWN:
-            who = {name: way[name] for name in ("kind", "value", "alerts", "tactics")}
-            ways[way["member"]] = {**way, "entities": [who], "exercise": EXERCISE in mine}
+        mine = threats.get(way["member"], frozenset()) & OWN
+        held = EXERCISE if EXERCISE in mine else min(mine, default="")
+        who = {name: way[name] for name in ("kind", "value", "alerts", "tactics")}
+        whole = {**way, "entities": [who], "held": held}
+        if held in ("", EXERCISE):
+            ways[way["member"]] = whole
+        else:
+            own.append(whole)
     if len(ways) > 1:
         span = min(way["first_seen"] for way in ways.values()), max(way["last_seen"] for way in ways.values())
         links = merging.links(suspected, tables.frame(spark, ALERTS, near={"counted_at": [span]}))
         if pairs := [pair for pair in links if pair[0] in ways and pair[1] in ways]:
             _merge(spark, ways, seen, rules, merging.groups(pairs), now)
-    return [way for way in ways.values() if not way["exercise"]]
+    return [*own, *ways.values()]
 
 
 def _merge(
@@ -171,6 +202,7 @@ def _merge(
             F.max("matches").alias("matches"),
             F.min("first_time").alias("first_time"),
             F.max("last_time").alias("last_time"),
+            F.bool_or("telling").alias("telling"),
         )
     )
     whole = {way["group"]: way for way in moves.find(cells, rules, ["group"], now).toArrow().to_pylist()}
@@ -179,18 +211,22 @@ def _merge(
         mine.sort(key=lambda way: (-way["evidence"], -way["alerts"], way["kind"], way["value"]))
         names = {name: mine[0][name] for name in _RUN}
         every = [entity for each in mine for entity in each["entities"]]
-        ways[group] = {
-            **way, **names, "member": group, "entities": every, "exercise": any(way["exercise"] for way in mine)
-        }  # fmt: skip
+        held = max(way["held"] for way in mine)
+        ways[group] = {**way, **names, "member": group, "entities": every, "held": held}
 
 
-def named(ways: Sequence[Way], earlier: Sequence[Row], wanted: Period) -> list[Row]:
+def named(ways: Sequence[Way], earlier: Sequence[Row], wanted: Period, asked: Period) -> list[Row]:
     """Rows of ``CAMPAIGNS`` for an upsert: ``ways`` under the ids that ``earlier`` has for them, and the ends of
     those in ``earlier`` that are no campaigns any more.
 
-    Of a campaign that began before ``wanted``, what was known about that time stays.
+    Of a campaign that began before ``wanted``, or is closed and began before ``asked``, what was known about that time
+    stays.
     """
-    old = [row for row in earlier if row["last_seen"] >= wanted.start and row["score"] > 0]
+
+    def whole(row: Row) -> bool:
+        return bool(row["first_seen"] >= (wanted if row["state"] == "open" else asked).start)
+
+    old = [row for row in earlier if row["last_seen"] >= wanted.start and (row["score"] > 0 or held_as(row["reason"]))]
     by_entity: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in sorted(old, key=lambda row: (row["first_seen"], row["campaign_id"])):
         for who in _names(row):
@@ -205,32 +241,32 @@ def named(ways: Sequence[Way], earlier: Sequence[Row], wanted: Period) -> list[R
         before = min(near, key=lambda row: (row["first_seen"], row["campaign_id"]), default=None)
         if before is not None and before["campaign_id"] in successors:
             before = None
-        row = _row(way, before, wanted)
+        row = _row(way, before, wanted, before is None or whole(before))
         successors[row["campaign_id"]] = row["campaign_id"]
         for other in near:
             successors.setdefault(other["campaign_id"], row["campaign_id"])
         rows.append(row)
     mine = {row["campaign_id"] for row in rows}
     for row in old:
-        if row["campaign_id"] not in mine and row["first_seen"] >= wanted.start:
+        if row["campaign_id"] not in mine and row["score"] > 0 and whole(row):
             into = successors.get(row["campaign_id"])
             reason = f"merged into campaign {into}" if into else "withdrawn: usual by now, your own, or too weak"
             rows.append({**row, "state": "closed", "score": 0.0, "reason": reason, "updated_at": wanted.now})
     return rows
 
 
-def _row(way: Way, before: Row | None, wanted: Period) -> Row:
-    """The row of ``way``, which goes on from ``before``."""
+def _row(way: Way, before: Row | None, wanted: Period, whole: bool) -> Row:
+    """The row of ``way``, which goes on from ``before``, of which all has been seen again if it is ``whole``."""
     begin = str(round(way["first_seen"].timestamp() * 1e6))
     key = json.dumps([way["kind"], way["value"], begin], separators=(",", ":"))
     row = {
         **way,
         "campaign_id": before["campaign_id"] if before else hashlib.sha256(key.encode()).hexdigest()[:32],
         "date": before["date"] if before else f"{way['first_seen']:%Y-%m-%d}",
-        "state": "open" if way["last_seen"] + GAP >= wanted.now else "closed",
+        "state": "open" if way["last_seen"] + GAP >= wanted.now and not way["held"] else "closed",
         "updated_at": wanted.now,
     }
-    if before and before["first_seen"] < wanted.start:
+    if before and not whole:
         row |= {name: list(dict.fromkeys([*(before[name] or ()), *way[name]])) for name in _LISTS}
         row |= {name: max(before[name], way[name]) for name in ("alerts", "matches")}
         gone = [entity for entity in before["entities"] or () if (entity["kind"], entity["value"]) not in _names(way)]

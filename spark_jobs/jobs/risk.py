@@ -15,38 +15,28 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
 from typing import Any
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common.materialised import materialised
 from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import many, plain, short
+from spark_jobs.findings import incidents
 from spark_jobs.findings import risk as points
-from spark_jobs.intake import frames
-from spark_jobs.intake.counts import counted_from
 from spark_jobs.intake.enrich import Lookups
-from spark_jobs.intake.own import OWN, TRIALS, threats_of
+from spark_jobs.intake.own import OWN, Trials, threats_of
 from spark_jobs.jobs.job import COUNT, Job, date_option, lookups_option, spark_job
 from spark_jobs.report import closed
 from spark_jobs.report.reasons import of_contribution, of_risk
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import Reader, Row
-from spark_jobs.tables.schema import (
-    ENTITY_SITE_5M,
-    HOST_1H,
-    RISK,
-    RULES,
-    WIN_5M,
-    Table,
-)
+from spark_jobs.tables.schema import ENTITY_SITE_5M, HOST_1H, RISK, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables
 
 log = logging.getLogger(__name__)
@@ -56,9 +46,6 @@ HALF_LIFE = 14
 
 PRIOR = 2.0
 """Findings by which a rule is held to be right before anybody has closed one."""
-
-MAX_BROADCAST = 200_000
-"""Rows of trials, some hundred bytes each, that every executor is given whole."""
 
 KINDS = (*points.KINDS, "host", "site")
 
@@ -99,14 +86,20 @@ def write(
     there = wanted.among(tables.partitions(WIN_5M))
     first = datetime.fromisoformat(there[0]).replace(tzinfo=UTC) if there else wanted.start
     entities = tables.frame(spark, ENTITY_SITE_5M, wanted.since, wanted.until)
-    rows = points.cells(entities, *(_without(spark, tables, table, wanted) for table in (HOST_1H, WIN_5M)))
+    trials = Trials(spark, tables, wanted.first, wanted.last)
+    counted = ((table, tables.frame(spark, table, wanted.since, wanted.until)) for table in (HOST_1H, WIN_5M))
+    rows = points.cells(entities, *(trials.less(those, table) for table, those in counted))
     assets, people = (None if lookups is None else lookups.table(spark, name) for name in ("assets", "entities"))
     worth = points.criticalities(spark, assets, people)
     parts = points.contributions(rows, tables.frame(spark, RULES), trusted or {}, worth)
     every = points.scored(parts, wanted.now, half_life, points.moments(wanted.now, half_life, first))
     stamps = {"as_of": F.lit(wanted.until), "updated_at": F.lit(wanted.now)}
     chosen = points.chosen(every, wanted.now).withColumns(stamps).toArrow().to_pylist()
-    written = _others(spark, pa.Table.from_pylist(list(map(_worded, chosen)), arrow_schema(RISK.columns)), lookups)
+    mine = _own(spark, chosen, lookups)
+    others = [row for row in chosen if row["risk_id"] not in mine]
+    led = incidents.leaders(others)
+    worded = [{**_worded(row), "leader": led.get(row["risk_id"], "")} for row in others]
+    written = pa.Table.from_pylist(worded, arrow_schema(RISK.columns))
     tables.replace(RISK, written, [wanted.until])
     return _said(written, top)
 
@@ -117,31 +110,13 @@ def _worded(row: Row) -> dict[str, Any]:
     return {**row, "reason": of_risk(row), "contributions": parts}
 
 
-def _without(spark: SparkSession, tables: Tables, table: Table, wanted: Period) -> DataFrame:
-    """The rows of ``table``, ``HOST_1H`` or ``WIN_5M``, less the alerts whose ``intel`` named a trial of one's own when
-    they came in. Those that a running ingest has not counted yet are missing until the next run."""
-    rows = tables.frame(spark, table, wanted.since, wanted.until)
-    alerts = counted_from(spark, tables, wanted.first, wanted.last)
-    trials = frames.counted(alerts.where(F.exists("intel", lambda hit: hit["threat"].isin(*TRIALS))))
-    counts = frames.rows_of(table, trials, tables.frame(spark, RULES))
-    theirs = materialised(counts.select(*table.keys, F.col("alerts").alias("of_trials")))
-    number = theirs.count()
-    if not number:
-        return rows
-    met = rows.join(F.broadcast(theirs) if number <= MAX_BROADCAST else theirs, [*table.keys], "left")
-    left = F.col("alerts") - F.coalesce("of_trials", F.lit(0))
-    return met.withColumn("alerts", left).drop("of_trials")
-
-
-def _others(spark: SparkSession, rows: pa.Table, lookups: Lookups | None) -> pa.Table:
-    """``rows`` without what the lookup ``intel`` knows as one's own."""
-    if lookups is None or not rows.num_rows:
-        return rows
-    asked = spark.createDataFrame(rows.select(["kind", "value", "last_seen", "risk_id"])).withColumn(
-        "member", F.col("risk_id")
-    )
-    own = [risk_id for risk_id, threats in threats_of(spark, asked, lookups).items() if threats & OWN]
-    return rows.filter(pc.invert(pc.is_in(rows["risk_id"], pa.array(own, pa.string()))))
+def _own(spark: SparkSession, rows: Sequence[Row], lookups: Lookups | None) -> set[str]:
+    """The ``risk_id`` of those ``rows`` that the lookup ``intel`` knows as one's own."""
+    if lookups is None or not rows:
+        return set()
+    asked = [(row["kind"], row["value"], row["last_seen"], row["risk_id"]) for row in rows]
+    members = spark.createDataFrame(asked, "kind STRING, value STRING, last_seen TIMESTAMP, member STRING")
+    return {risk_id for risk_id, threats in threats_of(spark, members, lookups).items() if threats & OWN}
 
 
 def _said(written: pa.Table, top: int) -> str:

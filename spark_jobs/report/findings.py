@@ -13,10 +13,11 @@ from typing import Any
 
 from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.period import Period
+from spark_jobs.findings.weight import held_as, held_back
 from spark_jobs.report.figures import ALERT, ALERT_COLUMNS, Line, Listed, in_period, lines
 from spark_jobs.report.triage import NEW, decisions
 from spark_jobs.tables.ask import Reader, severity, text, time, total
-from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, RISK, Table
+from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, RISK, RUNS, Table
 from spark_jobs.tables.tables import texts
 
 MAX_CAMPAIGNS = 100
@@ -32,7 +33,7 @@ MAX_LASTING = 30
 """Days before the last hours in which an anomaly may have begun that goes on in them."""
 
 MAX_NOISE = 50
-MAX_RISKS = 50
+MAX_RISKS = 100
 MAX_TECHNIQUES = 2_000
 """Techniques under a tactic, those with most alerts first."""
 
@@ -74,6 +75,8 @@ class Findings:
     and site where there are enough."""
     open_campaigns: int
     """Of all of them, listed or not."""
+    held_back: str
+    """What is no campaign though evidence is there, and why, in words."""
     anomalies: Listed
     by_kind: Mapping[str, int]
     """Anomalies, all of them, by kind."""
@@ -86,7 +89,7 @@ class Findings:
     risks_as_of: str
     matrix: Matrix
     unrun: tuple[str, ...]
-    """Jobs that have written nothing into these tables."""
+    """Jobs that have written nothing into these tables, and that ``all`` has not run."""
 
 
 def findings(reader: Reader, period: Period, rules: Mapping[str, Line]) -> Findings:
@@ -97,7 +100,7 @@ def findings(reader: Reader, period: Period, rules: Mapping[str, Line]) -> Findi
     anomalies = tuple(sorted(listed, key=lambda anomaly: -(anomaly.score or 0)))
     noise_as_of, of_noise = _newest(reader, "noise", NOISE, period)
     noise = lines(reader, _columns("noise", NOISE, "coalesce(score, 0) DESC, rule_id", MAX_NOISE))
-    campaigns, still_open = _campaigns(reader, period)
+    campaigns, still_open, held = _campaigns(reader, period)
     risks_as_of, risks, over = _risks(reader, period)
     decided = decisions(
         reader,
@@ -114,9 +117,12 @@ def findings(reader: Reader, period: Period, rules: Mapping[str, Line]) -> Findi
             campaign.new_steps = sum(step["time"] > looked for step in campaign.steps)
     for anomaly in anomalies:
         anomaly.triage = decided.get(anomaly.anomaly_id, NEW)
+    reader.view("runs", RUNS)
+    ran = {row["job"] for row in reader.rows("SELECT job FROM runs")}
     return Findings(
         campaigns=campaigns,
         open_campaigns=still_open,
+        held_back=held,
         anomalies=Listed(anomalies, sum(row["n"] for row in kinds)),
         by_kind={row["kind"] or "": row["n"] for row in kinds},
         noise=Listed(noise, of_noise),
@@ -125,7 +131,7 @@ def findings(reader: Reader, period: Period, rules: Mapping[str, Line]) -> Findi
         over=over,
         risks_as_of=risks_as_of,
         matrix=_matrix(reader, period, rules),
-        unrun=tuple(job for job, table in JOBS if not reader.has(table)),
+        unrun=tuple(job for job, table in JOBS if job not in ran and not reader.has(table)),
     )
 
 
@@ -169,15 +175,17 @@ def _risks(reader: Reader, period: Period) -> tuple[str, Listed, int]:
     over = reader.only(f"SELECT {total('CASE WHEN over THEN 1 ELSE 0 END', 'n')} FROM risk")["n"]
     # Those that are over by a critical alert alone come after those whose points add up: the critical alerts have
     # a list of their own, what is slow and low has none.
-    order = "over DESC, score / threshold DESC, kind, value, scope"
+    # Of an incident the one that leads comes before all that belong to any.
+    leads = "CASE WHEN leader = risk_id THEN 0 ELSE 1 END"
+    order = f"over DESC, {leads}, score / threshold DESC, kind, value, scope"
     risks = lines(reader, _columns("risk", RISK, order, MAX_RISKS))
     for risk in risks:
         risk.contributions = risk.contributions or ()
     return as_of, Listed(risks, number), over
 
 
-def _campaigns(reader: Reader, period: Period) -> tuple[Listed, int]:
-    """Campaigns alive in the period, and how many of all these are open."""
+def _campaigns(reader: Reader, period: Period) -> tuple[Listed, int, str]:
+    """Campaigns alive in the period, how many of all these are open, and what is held back."""
     reader.view("campaigns", CAMPAIGNS, None, period.until)
     # A campaign that was taken back has no score.
     still = "false" if period.begin is None else "state = 'open'"
@@ -196,7 +204,12 @@ def _campaigns(reader: Reader, period: Period) -> tuple[Listed, int]:
             setattr(campaign, name, getattr(campaign, name) or ())
         campaign.steps = tuple({**step, **_shown(hosts, campaign, step)} for step in campaign.steps)
         campaign.samples = tuple(samples.get(campaign.campaign_id, ()))
-    return Listed(listed, number["n"]), number["still_open"]
+    held = reader.rows(
+        f"""SELECT reason, count(*) AS n FROM (SELECT substr(reason, 1, instr(reason, ';')) AS reason FROM campaigns
+        WHERE score = 0 AND last_seen >= {time(period.start)}) c GROUP BY reason"""
+    )
+    said = held_back({what: row["n"] for row in held if (what := held_as(row["reason"]))})
+    return Listed(listed, number["n"]), number["still_open"], said
 
 
 def _shown(hosts: Mapping[tuple[str, ...], Listed], campaign: Line, step: Mapping[str, Any]) -> dict[str, Any]:

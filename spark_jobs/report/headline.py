@@ -22,8 +22,8 @@ MAX_FIRST = 14
 MAX_CAMPAIGNS = 3
 MAX_ANOMALIES = 2
 """Of each kind."""
-MAX_RISKS = 3
-"""That no campaign names."""
+MAX_RISKS = 7
+"""Incidents that no campaign names."""
 
 LOUD = 0.3
 """A rule with a larger share of all matches is worth a word."""
@@ -197,10 +197,19 @@ def _campaigns(findings: Findings) -> Iterator[Pointer]:
 
 
 def _risks(screen: Screen) -> Iterator[Pointer]:
-    for risk in unnamed_risks(screen.findings)[:MAX_RISKS]:
+    def lately(risk: Line) -> float:
+        return float(sum(part["points"] for part in risk.contributions if part["time"] >= screen.period.start))
+
+    # What is still over, and of which nothing has come since, was shown then.
+    for risk in sorted(unnamed_risks(screen.findings), key=lambda risk: (risk.kind == "site", -lately(risk)))[
+        :MAX_RISKS
+    ]:
         where = f" at {risk.scope}" if risk.scope else ""
         text = f"{risk.kind} {short(risk.value)}{where}: {_matters(screen, risk)}"
-        yield Pointer(risk.level, "risk", text, "risk", "", risk.first_seen, risk.last_seen)
+        others = [other for other in screen.findings.risks.items if other.leader == risk.risk_id != other.risk_id]
+        note = f"with {others[0].kind} {short(others[0].value)}" if others else ""
+        note += f" and {many(len(others) - 1, 'other')}" if len(others) > 1 else ""
+        yield Pointer(risk.level, "risk", text, "risk", note, risk.first_seen, risk.last_seen)
 
 
 def _matters(screen: Screen, risk: Line) -> str:
@@ -275,13 +284,15 @@ def _anomaly(screen: Screen, anomaly: Line) -> str:
 
 
 def unnamed_risks(findings: Findings) -> list[Line]:
-    """Those over their threshold that are not closed, and that no campaign listed names or explains; sites last, which
-    have what their users and hosts have."""
+    """Those over their threshold that are not closed, and that no campaign listed names or explains, one an incident;
+    sites last, which have what their users and hosts have."""
     campaigns = findings.campaigns.items
     named = {(entity["kind"], entity["value"]) for listed in campaigns for entity in listed.entities or ()}
     named |= {(campaign.kind, campaign.value) for campaign in campaigns}
     over = [risk for risk in findings.risks.items if risk.over and not closed(risk, risk.last_seen)]
-    unnamed = [risk for risk in over if (risk.kind, risk.value) not in named]
+    there = {risk.risk_id for risk in over}
+    led = [risk for risk in over if risk.leader == risk.risk_id or risk.leader not in there]
+    unnamed = [risk for risk in led if (risk.kind, risk.value) not in named]
     named_by = _hosts([campaign for campaign in campaigns if not closed(campaign, campaign.last_seen)])
     return sorted((risk for risk in unnamed if not _explained(risk, named_by)), key=lambda risk: risk.kind == "site")
 

@@ -25,14 +25,18 @@ def of_anomaly(row: Row) -> str:
         return f"up to {matches} an hour where {_rounded(row['median'] * 10) / 10} are usual"
     if row["kind"] == "silence":
         hours = (row["ended_at"] - row["started_at"]).total_seconds() / 3600
+        few = many(int(row["observed"]), "match", "matches") if row["observed"] else "no match"
         heard = f"{row['reporting']:,} of {many(row['agents'], 'agent')}"
-        text = f"no match for {hours:.0f} h where {_rounded(row['median']):,} are usual; {heard} sent heartbeats"
+        text = f"{few} for {hours:.0f} h where {_rounded(row['median']):,} are usual; {heard} sent heartbeats"
         text += " in half of these hours or more"
         if not row["agents"]:
             return text
-        return text + (
-            ": they run, and what they read is silent" if row["reporting"] else ": they or the way from them are down"
-        )
+        if not row["reporting"]:
+            return f"{text}: they or the way from them are down"
+        if row["fed"]:
+            return f"{text}: {row['fed']:,} took in events, and no rule matched"
+        starved = row["starved"] == row["reporting"]
+        return f"{text}: they run, and {'their inputs took in nothing' if starved else 'what they read is silent'}"
     if row["kind"] == "new_entity":
         where = f"at {many(sites, 'site')}" if sites > 1 else "here"
         return f"{row['entity_kind']} {row['entity_value']} is new {where}"
@@ -74,13 +78,17 @@ def of_contribution(kind: str, part: dict[str, Any]) -> str:
         elif part["turn"] == 1:
             yield "first of this rule"
         if part["turn"] > 1:
-            yield f"day {part['turn']} of this rule"
+            yield f"day {part['turn']} of this rule" + (", first at a site" if part["new_place"] else "")
+        if part["hours"] >= risk.STEADY_HOURS:
+            yield "by day and by night"
         if kind in ("host", "site") and part["tactic"] in ATTEMPTS and part["level"] != LEVELS[-1]:
             yield "an attempt"
         if part["confidence"] < 1:
             yield f"rule confidence {_percent(part['confidence'])}"
         if part["rarity"] < 0.995:
             yield f"rarity {_percent(part['rarity'])}"
+        if part["surprise"] < 0.995:
+            yield f"surprise {_percent(part['surprise'])}"
         if part["breadth"] >= 1.005:
             yield f"breadth {_percent(part['breadth'])}"
         if part["criticality"] in risk.CRITICALITY:

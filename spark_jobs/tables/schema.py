@@ -321,7 +321,7 @@ RISK = Table(
     columns(
         """string as_of risk_id kind value scope; double score threshold usual; bool over; string level;
         time critical_at; long alerts rules tactics days; time first_seen last_seen; contributions contributions;
-        long others; double others_points; string reason; time updated_at""",
+        long others; double others_points; string reason leader; time updated_at""",
         contributions=ArrayType(
             columns("double points; time time; string rule_id level tactic; long alerts; string why")
         ),
@@ -333,7 +333,8 @@ RISK = Table(
 ``FLEET/SITE``); ``scope`` is the site of a host and of a private address, else empty; ``risk_id`` is the same every
 day. ``score`` is the sum of the points of ``contributions`` (the largest) and of the ``others``; ``threshold`` is what
 it takes to be ``over``: the larger of a fixed one and twice what is ``usual`` for this entity (null: its past is too
-short). An entity with a ``critical_at`` of the last days is over as well."""
+short). An entity with a ``critical_at`` of the last days is over as well. ``leader`` is the ``risk_id`` of the one with
+which it is one incident, may be its own; empty below the threshold."""
 
 TRIAGE = Table(
     "triage",
@@ -355,13 +356,13 @@ NOTICES = Table(
 
 RUNS = Table(
     "runs",
-    columns("string job; time started_at ended_at succeeded_at; string error"),
+    columns("string job; time started_at ended_at succeeded_at; string error inputs"),
     partition=None,
     keys=("job",),
     newest="started_at",
 )
 """How each job fared when ``vedette-spark all`` last ran it: ``succeeded_at`` is when the last run began that did not
-fail, ``error`` why the last one failed (empty: it did not)."""
+fail, ``error`` why the last one failed (empty: it did not), ``inputs`` what the last one worked with, in words."""
 
 TABLES: Mapping[str, Table] = {
     table.name: table

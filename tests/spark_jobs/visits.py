@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_jobs.common.period import Period
+from spark_jobs.findings.weight import held_as
 from spark_jobs.jobs import campaigns
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.schema import ALERTS, CAMPAIGNS, ENTITY_SITE_5M, RULES
@@ -32,7 +33,7 @@ class Region:
     """Tables filled by hand: activity is given as (value, site, rule, hours since the beginning of ``DAY``)."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.tables = spark, open_tables(str(folder))
+        self.spark, self.tables, self.said = spark, open_tables(str(folder)), ""
         rules = [
             {"rule_id": f"r{n}", "level": "high", "tactics": [name], "techniques": [f"T100{n}"]}
             for n, name in enumerate(TACTICS)
@@ -72,13 +73,14 @@ class Region:
         self.alert([("203.0.113.1", "a", "r1", -24 * day) for day in range(PAST)])
 
     def run(self, hours: float = 24, days: int = PAST + 2, **options: Any) -> list[Row]:
-        """All campaigns, as the job leaves them when it runs ``hours`` after the beginning of ``DAY``."""
+        """All campaigns, as the job leaves them when it runs ``hours`` after the beginning of ``DAY``; without what is
+        held back."""
         now = DAY + hours * HOUR
         wanted = Period((now - timedelta(days=days)).date(), (now - timedelta(seconds=1)).date(), now)
-        campaigns.write(self.spark, self.tables, wanted, **options)
+        self.said = campaigns.write(self.spark, self.tables, wanted, **options)
         rows: list[Row] = self.tables.arrow(CAMPAIGNS).to_pylist()
         assert len({row["campaign_id"] for row in rows}) == len(rows)
-        return sorted(rows, key=lambda row: row["first_seen"])
+        return sorted((row for row in rows if not held_as(row["reason"])), key=lambda row: row["first_seen"])
 
 
 def _arrow(table: Any, rows: list[dict[str, Any]]) -> pa.Schema:

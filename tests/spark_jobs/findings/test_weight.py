@@ -20,7 +20,9 @@ def way(**changes: Any) -> weight.Way:
         "entities": [{"kind": "user", "value": "anna"}],
         "level": "high", "stage": "execution", "tactics": ["initial-access", "execution"], "evidence": 80.0,
         "forward": 1, "deep": 4, "at_once": 4, "in_hour": 1, "cells": 8,
-        "sites": [f"north/{name}" for name in "abcd"], "rules": ["r0", "r1", "r2", "r3"], "steps": [], **changes,
+        "sites": [f"north/{name}" for name in "abcd"], "rules": ["r0", "r1", "r2", "r3"], "steps": [],
+        "severe": ["initial-access"], **changes,
+        "story": [{"tactic": name} for name in changes.get("first", changes.get("tactics", ["execution"]))],
     }  # fmt: skip
 
 
@@ -54,6 +56,14 @@ def test_each_doubt_leaves_less() -> None:
 
 
 SITES = [f"north/s{n}" for n in range(20)]
+SCANNER: dict[str, Any] = {
+    "entities": [{"kind": "ip", "value": "x"}], "tactics": ["reconnaissance", "initial-access", "discovery"],
+    "sites": SITES,
+}  # fmt: skip
+PROGRAM: dict[str, Any] = {
+    "entities": [{"kind": "hash", "value": "x"}, {"kind": "user", "value": "y"}], "level": "medium", "severe": [],
+    "sites": SITES, "rules": ["r"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -78,12 +88,28 @@ SITES = [f"north/s{n}" for n in range(20)]
         ("roll-out", {"entities": [{"kind": "user_agent", "value": "Browser/131"}], "level": "medium", "rules": ["r"],
                       "cells": 4}),
         ("", {"entities": [{"kind": "hash", "value": "worm"}], "rules": ["r"], "cells": 4}),
+        # A port scan is a discovery, too; what came after a try is none.
+        ("scan", {**SCANNER, "first": ["reconnaissance", "initial-access"]}),
+        ("", {**SCANNER, "severe": ["initial-access", "credential-access"]}),
+        ("", {**SCANNER, "first": ["reconnaissance", "lateral-movement"]}),
+        ("", {**SCANNER, "sites": SITES[:7]}),
+        # A program runs as somebody; what an account does besides is no roll-out.
+        ("roll-out", {**PROGRAM, "cells": 20}),
+        ("", {**PROGRAM, "cells": 10, "rules": ["r0", "r1"]}),
+        ("", {**PROGRAM, "cells": 9, "sites": SITES[:9]}),
+        ("", {**PROGRAM, "level": "high", "cells": 20}),
+        ("", {**PROGRAM, "cells": 20, "tactics": ["command-and-control", "exfiltration"]}),
+        # An account by which a fleet is run: the same at nearly all sites within a day.
+        ("roll-out", {"sites": SITES, "cells": 80, "at_once": 15}),
+        ("", {"sites": SITES, "cells": 80, "at_once": 15, "level": "critical"}),
+        ("", {"sites": SITES, "cells": 50, "at_once": 15}),
+        ("", {"sites": SITES, "cells": 80, "at_once": 14}),
     ],
 )  # fmt: skip
 def test_decoys_are_named(what: str, changes: dict[str, Any]) -> None:
     """Scans and tries from outside, roll-outs, low levels; what is severe, or has an account in it, may be an
     attack."""
-    assert weight.decoy(way(**changes)) == what
+    assert weight.decoy(way(**changes), len(SITES)) == what
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("abcdefgh"))))
@@ -96,3 +122,17 @@ def test_what_is_joined_by_any_way_is_one_group(pairs: list[tuple[str, str]]) ->
             size = len(reached)
             reached |= {y for x, y in pairs if x in reached} | {x for x, y in pairs if y in reached}
         assert joined[name] == min(reached)
+
+
+def test_what_is_held_back_in_words() -> None:
+    """The most first; and by the reason of a row what it is."""
+    held = {"scan": 41, "exercise": 1, "roll-out": 2, "shared": 2, "scanner": 1, "low level only": 1}
+    assert weight.held_back(held) == (
+        "41 scans, 2 roll-outs, 2 shared addresses, 1 exercise, 1 low-level run, 1 own scanner"
+    )
+    row = weight.withheld(way(), "scan")
+    assert (row["score"], weight.held_as(row["reason"]), weight.held_as(weight.weighed(way())["reason"])) == (
+        0,
+        "scan",
+        "",
+    )

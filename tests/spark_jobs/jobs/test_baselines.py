@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from datetime import date
 from logging.handlers import BufferingHandler
@@ -208,6 +209,39 @@ def test_a_burst_is_told_once_with_its_worst_hour(case: Case, two_days: list[Row
     assert (flood["rule_id"], flood["observed"]) == ("flood", 4000)
 
 
+def _folds(case: Case) -> None:
+    case.match((site, "r", hour, 1) for hour in range(0, 8 * 24, 6) for site in "ab")
+    case.match([("b", "scanned", 30, 90), ("b", "scanned", 80, 600)])
+    case.match(("b", f"probed{n}", 40 + n, 800) for n in range(3))
+    case.match([("a", "scanned", 7 * 24 + 3, 130), ("a", "scanned", 7 * 24 + 3.2, 85)])
+    case.match(
+        [("a", "probed0", 7 * 24 + 9, 1200), ("a", "fresh", 7 * 24 + 12, 700), ("b", "fresh", 7 * 24 + 15, 9000)]
+    )
+
+
+@filled(_folds)
+@pytest.mark.long
+def test_folds_as_others_are_make_no_burst(case: Case, two_days: list[Row]) -> None:
+    """A lone full five minutes as this rule has had them on two days, or as three rules have had them; nor two folds of
+    that rule in an hour. One beyond all of these is a burst, though the fleet has not had its rule before."""
+    (burst,) = (row for row in case.of(two_days) if row["kind"] == "burst")
+    assert (burst["site"], burst["rule_id"], burst["observed"]) == ("b", "fresh", 9000)
+
+
+def _sweeps(case: Case) -> None:
+    case.match(("a", "r", hour, 1) for hour in range(0, 8 * 24, 6))
+    for rule, days in (("sweep", (1, 4, 7)), ("anew", (3, 7))):
+        case.match(("a", rule, 25 * day + n / 60, 1) for day in days for n in range(50))
+
+
+@filled(_sweeps)
+@pytest.mark.long
+def test_what_comes_back_at_other_hours_is_no_burst(case: Case, two_days: list[Row]) -> None:
+    """Fifty alerts in an hour that the site has had on two of the days before; on a single one is no habit."""
+    (burst,) = (row for row in case.of(two_days) if row["kind"] == "burst")
+    assert (burst["rule_id"], burst["observed"]) == ("anew", 50)
+
+
 def _until_noon(case: Case) -> None:
     case.match(("a", "r", hour, 6) for hour in range(7 * 24 + 12))
     case.match(("b", "r", hour, 6) for hour in range(9 * 24))
@@ -237,19 +271,48 @@ def test_days_judged_again_are_judged_the_same(two_days: list[Row], two_days_aga
     assert two_days_again == two_days
 
 
+def _stray(case: Case) -> None:
+    case.match((site, "r", hour, 6) for hour in range(7 * 24 + 2) for site in "ab")
+    case.match([("a", "r", 7 * 24 + hour, 1) for hour in (5.5, 11, 12, 17.2)], alerts=1)
+    case.match((site, "r", hour, 6) for hour in range(7 * 24 + 20, 9 * 24) for site in "ab")
+    case.match(("b", "r", hour, 6) for hour in (7 * 24 + 10, 7 * 24 + 11))
+
+
+@filled(_stray)
+@pytest.mark.long
+def test_a_stray_alert_ends_no_silence(case: Case, two_days: list[Row]) -> None:
+    """Eighteen hours with four matches are one silence, that says so; two hours as they usually are end one."""
+    whole, *others = sorted(case.of(two_days), key=lambda row: (row["site"], row["started_at"]))
+    start, end, eight = MONDAY + (7 * 24 + 2) * HOUR, MONDAY + (7 * 24 + 20) * HOUR, 8 * HOUR
+    assert (whole["site"], whole["started_at"], whole["ended_at"]) == ("a", start, end)
+    assert (whole["observed"], whole["median"]) == (4, 108)
+    assert whole["reason"].startswith("4 matches for 18 h where 108 are usual")
+    assert [(row["started_at"], row["ended_at"]) for row in others] == [(start, start + eight), (end - eight, end)]
+
+
 SILENT = "test_a_silence_tells_who_was_heard_meanwhile"
+INPUTS = "test_a_silence_tells_whether_inputs_took_in_anything"
 BEATS = [
     {"agent_id": agent, "fleet": SILENT, "site": "a", "state": state, "received_at": MONDAY + hour * HOUR,
-     "date": f"{MONDAY + hour * HOUR:%Y-%m-%d}"}
+     "payload": None, "date": f"{MONDAY + hour * HOUR:%Y-%m-%d}"}
     for agent, state, hour in (
         ("up", "running", 12 * 24), ("down", "running", 7 * 24 + 11), ("down", "running", 7 * 24 + 23),
         ("down", "running", 7 * 24 + 12.5),
         *(("up", "running", 7 * 24 + hour) for hour in range(24)), ("down", "lost", 7 * 24 + 13),
     )
+] + [
+    {"agent_id": f"of-{site}", "fleet": INPUTS, "site": site, "state": "running", "received_at": MONDAY + hour * HOUR,
+     "payload": json.dumps({"inputs": {"log": {"received": 7}, "wire": {"received": min(hour, last)}}}),
+     "date": f"{MONDAY + hour * HOUR:%Y-%m-%d}"}
+    for hour in range(7 * 24, 8 * 24)
+    for site, last in (("a", 7 * 24 + 11), ("b", 8 * 24))
 ]  # fmt: skip
 KNOWN_AGENTS = [
     {"fleet": SILENT, "agent_id": agent, "site": "a", "first_seen": MONDAY, "last_seen": MONDAY + 7 * DAY + 23 * HOUR}
     for agent in ("up", "down")
+] + [
+    {"fleet": INPUTS, "agent_id": f"of-{site}", "site": site, "first_seen": MONDAY, "last_seen": MONDAY + 8 * DAY}
+    for site in "ab"
 ]
 
 
@@ -263,6 +326,15 @@ def test_a_silence_tells_who_was_heard_meanwhile(case: Case, in_the_evening: lis
         "no match for 8 h where 48 are usual; 1 of 2 agents sent heartbeats in half of these hours "
         "or more: they run, and what they read is silent"
     )
+
+
+@filled(lambda case: case.match((site, "r", hour, 6) for hour in range(7 * 24 + 12) for site in "ab"))
+@pytest.mark.long
+def test_a_silence_tells_whether_inputs_took_in_anything(case: Case, in_the_evening: list[Row]) -> None:
+    """By the count of what they received, in the heartbeats of the silent hours."""
+    starved, fed = case.of(in_the_evening)
+    assert starved["reason"].endswith("or more: they run, and their inputs took in nothing")
+    assert fed["reason"].endswith("or more: 1 took in events, and no rule matched")
 
 
 def _in_the_night(case: Case) -> None:
@@ -316,7 +388,7 @@ def _a_flood_and_many(case: Case) -> None:
 @filled(_a_flood_and_many)
 @pytest.mark.long
 def test_a_loud_new_rule_is_before_the_many_new_entities(case: Case, two_days: list[Row]) -> None:
-    """A rule new in the fleet with 18,000 alerts comes first; entities that severe rules name for the first time are a
+    """A rule new in the fleet comes first; entities that severe rules name for the first time are a
     row each, however many sites they are new at, and no more than a reader takes."""
     rows = sorted(case.of(two_days), key=lambda row: -row["score"])
     first = rows[0]
@@ -331,14 +403,14 @@ def test_a_loud_new_rule_is_before_the_many_new_entities(case: Case, two_days: l
 def _six_days(case: Case) -> None:
     case.match(("a", "r", 24 + hour, 6) for hour in range(6 * 24))
     case.match(("a", "r", 7 * 24 + 1 + n / 12, 100) for n in range(12))
-    case.match([("a", "new", 7 * 24 + 5, 1)], level="critical")
+    case.match([("a", "new", 7 * 24 + 5, 1), ("a", "newer", 8 * 24 + 5, 1)], level="critical")
 
 
 @filled(_six_days)
 @pytest.mark.long
 def test_a_week_is_needed_before_anything_is_judged(case: Case, two_days: list[Row]) -> None:
-    """Of a site six days old nothing is unusual."""
-    assert case.of(two_days) == []
+    """Of a site six days old nothing is unusual; what is new on the day after is."""
+    assert [(row["kind"], row["rule_id"]) for row in case.of(two_days)] == [("new_rule", "newer")]
 
 
 def _carol(case: Case) -> None:

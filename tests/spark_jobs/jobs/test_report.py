@@ -282,12 +282,15 @@ def test_an_agent_taken_away_is_silent_for_a_month(tmp_path: Path) -> None:
 def test_numbers_are_of_all_and_not_of_those_listed(tmp_path: Path) -> None:
     """More open campaigns, and dead letters for more reasons, than the lists hold: the first screen counts all."""
     tables = open_tables(str(tmp_path / "tables"))
-    write(tables, CAMPAIGNS, *(campaign(number, score=60.0) for number in range(103)))
+    held = [campaign(200 + number, score=0.0, reason=f"held back: scan; {number}") for number in range(2)]
+    held += [campaign(202, score=0.0, reason="held back: exercise; x"), campaign(203, score=0.0, reason="withdrawn: y")]
+    write(tables, CAMPAIGNS, *(campaign(number, score=60.0) for number in range(103)), *held)
     letters = [{"date": DAY, "kind": "row", "reason": f"reason {number % 53}"} for number in range(3 * 53)]
     tables.append(DEAD_LETTERS, pa.Table.from_pylist(letters))
     report = report_of(tables)
     assert (len(report.findings.campaigns.items), len(report.accounts.letters.items)) == (100, 50)
     assert next(card.note for card in cards(report) if card.name == "campaigns") == "103 still open"
+    assert report.findings.held_back == "2 scans, 1 exercise"
     assert "159 dead letters" in [one.text for one in look_first(report)]
 
 

@@ -21,7 +21,7 @@ from spark_jobs.intake.enrich import Lookups
 from spark_jobs.jobs import campaigns, risk
 from spark_jobs.jobs.report import figures
 from spark_jobs.report import page
-from spark_jobs.report.headline import look_first
+from spark_jobs.report.headline import MAX_RISKS, look_first
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import open_reader
 from spark_jobs.tables.schema import (
@@ -96,6 +96,10 @@ def alerts() -> list[Alert]:
     rows += [Alert(day + 0.1, f"shared{n % 4}-{day}.{13 - day}", user=f"crowd{n}", site="office")
              for n in range(20) for day in range(14)]  # fmt: skip
     rows += [Alert(25.3 + n / 100, f"sudden.{n}", user="sudden") for n in range(3)]
+    # An account that all have, and one that is at a new site each day.
+    rows += [Alert(5.0, f"all{n}.9", "medium", user="root", host=f"h{n}", site=f"s{n}") for n in range(12)]
+    rows += [Alert(day + 0.3, "moves.5", "medium", user="moves", host="", site=f"s{day}") for day in range(8)]
+    rows += [Alert(day + 0.3, "stays.5", "medium", user="stays", host="", site="s9") for day in range(8)]
     rows += [Alert(1.3, "everyone.6", "critical", user=f"hall{n}", site="hall") for n in range(60)]
     rows += [Alert(4.3, "both.6", user=user, site=site) for user, site in
              (("roamer", "office"), ("crowd1", "office"), ("roamer", "plant"))]  # fmt: skip
@@ -156,6 +160,7 @@ def naive(every: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
     days: dict[tuple[str, str, str], dict[tuple[str, str], list[Alert]]] = defaultdict(lambda: defaultdict(list))
     there: dict[tuple[str, str], set[str]] = defaultdict(set)
     named: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    seen: dict[tuple[str, str], set[date]] = defaultdict(set)
 
     def where(kind: str, alert: Alert) -> str:
         return "" if kind == "site" else f"north/{alert.site}" if alert.site else "/"
@@ -165,6 +170,8 @@ def naive(every: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
         who = [("user", alert.user, ""), ("ip", alert.ip, place if alert.ip.startswith("10.") else ""),
                ("host", alert.host, place), ("site", place if alert.site else "", "")]  # fmt: skip
         trial = INTEL.get(alert.ip) in ("exercise", "scanner")
+        if not trial:
+            seen[place, alert.rule].add(alert.at.date())
         for entity in who:
             if entity[1] and not (trial and entity[0] in ("host", "site")):
                 days[entity][f"{alert.at:%Y-%m-%d}", alert.rule].append(alert)
@@ -175,6 +182,16 @@ def naive(every: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
         place = where(kind, alert)
         return float((1 - log(len(named[kind, place, alert.rule])) / log(len(there[kind, place]) + 1)) ** 2)
 
+    first = {place: min(day for (at, _), days in seen.items() if at == place for day in days) for place, _ in seen}
+    size = len({(place, day) for (place, _), days in seen.items() for day in days}) + 100
+
+    def surprise(alert: Alert) -> float:
+        place, day = f"north/{alert.site}" if alert.site else "/", alert.at.date()
+        k = sum(len(days) for (_, rule), days in seen.items() if rule == alert.rule)
+        had = sum(other < day for other in seen[place, alert.rule])
+        share = had / ((day - first[place]).days + 3)
+        return float((log(size / k) / log(size)) ** 2 * (1 - share) ** 2) if k else 1.0
+
     worth = {("user", "user1", ""): 5, ("site", "north/mill", ""): 1, ("host", "web2", "north/mill"): 4,
              ("host", "web3", "north/mill"): 2, ("host", "web3", SITE): 2}  # fmt: skip
     moments = [NOW - timedelta(days=HALF_LIFE * n / 4) for n in range(2, 16)]
@@ -182,6 +199,7 @@ def naive(every: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
     scores = {}
     for entity, cells in days.items():
         parts, turns, met = [], defaultdict[str, int](int), set[str]()
+        been: set[tuple[str, str]] = set()
         new: list[tuple[str, float]] = []
         order = sorted(cells, key=lambda cell: (cell[0], min(alert.at for alert in cells[cell]), cell[1]))
         for day, rule in order:
@@ -192,12 +210,16 @@ def naive(every: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
             base *= 0.2 if tried else 0.7 + 0.6 * TACTICS.index(stage) / 13 if stage else 1.0
             base *= 1.3 if stage and stage not in met else 1.15 if not turns[rule] else 1.0
             rare = max(rarity(entity[0], alert) for alert in some)
-            base *= rare
+            base *= rare * max(surprise(alert) for alert in some)
             if not turns[rule]:
                 m = sum(round(100 * rare_part) for before, rare_part in new if before < day) / 100
                 base *= 1 + m / (m + 5)
                 new.append((day, rare))
-            base *= {"doubted.2": 2 / 3}.get(rule, 1.0) * WORTH.get(worth.get(entity, 3), 1.0) / 3 ** turns[rule]
+            base *= {"doubted.2": 2 / 3}.get(rule, 1.0) * WORTH.get(worth.get(entity, 3), 1.0)
+            places = {(rule, alert.site) for alert in some}
+            if places <= been and len({alert.at.hour for alert in some}) < 16:
+                base /= 3 ** turns[rule]
+            been |= places
             turns[rule] += 1
             met.add(stage)
             parts.append((max(alert.at for alert in some), rule, base))
@@ -254,7 +276,7 @@ def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Done:
 def test_scores_are_those_of_a_naive_reckoning(done: Done) -> None:
     """Of every entity, by all factors and its past; one's own has no row."""
     own = [ip for ip, of in INTEL.items() if of != "botnet"]
-    expected = {who: row for who, row in naive(alerts()).items() if who[1] not in own}
+    expected = {who: row for who, row in naive(alerts()).items() if who[1] not in (*own, "root")}
     halls = {who for who in expected if who[1].startswith("hall")}
     assert done.rows.keys() == {who for who, row in expected.items() if row["score"] >= 0.005} | halls
     for who, row in done.rows.items():
@@ -303,11 +325,17 @@ def test_slow_and_low_is_found_that_is_no_campaign(spark: SparkSession, done: Do
 
 
 def test_a_noisy_rule_does_not_lift(done: Done) -> None:
-    """A high alert each hour for twenty days; nor does any rule alone: its days add up to half as much again."""
+    """A high alert each hour for twenty days: the site is used to it."""
     loud = done.rows["user", "loud", ""]
     assert (loud["over"], loud["alerts"], loud["rules"]) == (False, 480, 1)
     assert loud["score"] < 40
-    assert POINTS["high"] * 1.3 * (1.3 + 0.5) < 100
+
+
+def test_moving_on_does_not_lower_the_risk(done: Done) -> None:
+    """One medium rule at a new site each day: every day counts as the first, where at one site it is a third."""
+    moves, stays = done.rows["user", "moves", ""], done.rows["user", "stays", ""]
+    assert moves["score"] > 3 * stays["score"]
+    assert moves["contributions"][1]["why"].startswith("day 7 of this rule, first at a site")
 
 
 def test_what_a_rule_says_of_many_counts_little(done: Done) -> None:
@@ -333,7 +361,7 @@ def test_rarity_is_of_the_site_where_it_is_highest(done: Done) -> None:
     """A rule's day at two sites, at one of which it names another person as well."""
     (roamed,) = done.rows["user", "roamer", ""]["contributions"]
     (crowd,) = (part for part in done.rows["user", "crowd1", ""]["contributions"] if part["rule_id"] == "both.6")
-    assert (roamed["why"], roamed["alerts"]) == ("first of its tactic", 2)
+    assert (roamed["why"].startswith("first of its tactic, surprise "), roamed["alerts"]) == (True, 2)
     assert crowd["points"] < roamed["points"]
 
 
@@ -367,12 +395,12 @@ def test_explains_itself(done: Done) -> None:
     """By rule, time, points and why; and by the words of the command."""
     first, second = done.rows["user", "doubtful", ""]["contributions"]
     assert (first["rule_id"], first["time"], first["level"]) == ("doubted.2", NOW - timedelta(days=3), "high")
-    assert first["why"] == "first of its tactic, rule confidence 67 %"
-    assert second["why"] == "day 2 of this rule, rule confidence 67 %"
+    assert first["why"].startswith("first of its tactic, rule confidence 67 %, surprise ")
+    assert second["why"].startswith("day 2 of this rule, rule confidence 67 %, surprise ")
     whys = {part["why"] for part in done.rows["user", "user1", ""]["contributions"]}
     assert all(why.endswith("criticality 5") for why in whys)
     slow = next(line for line in done.said.splitlines() if " user slow: " in line)
-    assert "100 needed" in slow
+    assert "50 needed" in slow
     assert "14 rules, 14 tactics, 14 days" in slow
 
 
@@ -393,7 +421,7 @@ def test_the_page_shows_what_the_points_are_made_of(done: Done) -> None:
     assert HOSTILE[:20] not in shown
     assert HUGE not in shown
     pointers = [pointer for pointer in look_first(report) if pointer.kind == "risk"]
-    assert len(pointers) == 3
+    assert len(pointers) == MAX_RISKS
     assert report.findings.over == sum(row["over"] for row in done.rows.values())
 
 

@@ -157,6 +157,31 @@ def test_a_line_says_what_and_when(tables: Tables) -> None:
     assert first["critical"].note == "of a new rule: Reverse Shell on db1, 12 hours ago"
 
 
+def test_an_incident_is_one_line(tables: Tables) -> None:
+    """It is told by who leads it and names the first of the others; if that one is closed, these stand for themselves.
+    What came lately goes before what has more points of earlier days."""
+    part = {"points": 60.0, "time": AT, "rule_id": "rule-a", "level": "high", "tactic": "", "alerts": 1, "why": ""}
+    risk = {"as_of": DAY, "threshold": 50.0, "over": True, "first_seen": AT, "last_seen": AT, "level": "high",
+            "scope": "", "reason": "9 rules", "rules": 2, "days": 2, "contributions": [part]}  # fmt: skip
+    old = {**part, "points": 200.0, "time": AT - timedelta(days=9)}
+    write(tables, RISK, *(
+        {**risk, "risk_id": name, "kind": kind, "value": name, "score": score, "leader": leader, **more}
+        for name, kind, score, leader, more in (
+            ("before", "user", 200.0, "before", {"contributions": [old]}), ("kim", "user", 60.0, "kim", {}),
+            ("web1", "host", 90.0, "kim", {}), ("web2", "host", 80.0, "kim", {}),
+        )
+    ))  # fmt: skip
+    report = report_of(tables)
+    shown = [pointer for pointer in look_first(report) if pointer.kind == "risk"]
+    assert [pointer.text.partition(":")[0] for pointer in shown] == ["user kim", "user before"]
+    assert [pointer.note for pointer in shown] == ["with host web1 and 1 other", ""]
+    assert [row["alert_id"] for row in notices(report) if row["kind"] == "risk"] == ["before", "kim"]
+    decided = {"finding_id": "kim", "kind": "risk", "state": "false-positive", "author": "ann", "reason": "r",
+               "updated_at": AT}  # fmt: skip
+    write(tables, TRIAGE, decided)
+    assert [risk.value for risk in unnamed_risks(report_of(tables).findings)] == ["before", "web1", "web2"]
+
+
 def test_a_host_of_a_campaign_is_no_finding_of_its_own(tables: Tables) -> None:
     """What an attack did to the hosts on its way is in its steps. A host that is over its threshold without that is a
     finding, and so is one of the same name at another site, and each of a campaign that is closed."""
@@ -183,7 +208,7 @@ def test_a_host_of_a_campaign_is_no_finding_of_its_own(tables: Tables) -> None:
     others = {"met north/office", "busy north/plant", "later north/plant", "struck north/plant"}
     assert named == others
     shown = [pointer.text.partition(":")[0] for pointer in look_first(report) if pointer.kind == "risk"]
-    assert len(shown) == 3
+    assert len(shown) == 4
     assert "host met at north/plant" not in shown
     assert {row["alert_id"] for row in notices(report) if row["kind"] == "risk"} == {
         f"{name.partition(' ')[2].partition('/')[2]}-{name.partition(' ')[0]}" for name in others
