@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.waits import eventually, until
 from vedette.inputs.accept import IDLE_SECONDS
-from vedette.inputs.base import Memory, Surroundings
+from vedette.inputs.base import Surroundings
 from vedette.inputs.listen import SyslogListener
 from vedette.inputs.settings import SyslogInput
 from vedette.model.counters import Counters
@@ -24,7 +24,7 @@ from vedette.system.wallclock import utc_now
 class Kept(dict[str, Any]):
     """A memory that outlives an input."""
 
-    def put(self, name: str, value: Any) -> None:
+    async def put(self, name: str, value: Any) -> None:
         self[name] = value
 
 
@@ -100,11 +100,12 @@ def agent(
     *,
     name: str = "a1",
     private: Callable[[int], bool] = lambda descriptor: False,
-    memory: Memory | None = None,
+    memory: Kept | None = None,
 ) -> Surroundings:
     """An agent as an input sees it, with nothing in its raw log."""
+    memory = Kept() if memory is None else memory
     return Surroundings(
-        bin, counters, utc_now, name, lambda: positions, lambda name: (), private, Kept() if memory is None else memory
+        bin, counters, utc_now, name, lambda: positions, lambda name: (), private, memory.get, memory.put
     )
 
 

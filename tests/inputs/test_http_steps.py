@@ -126,6 +126,17 @@ HOSTILE: dict[str, tuple[str, str, Callable[[], bytes], str]] = {
         "/firehose", JSON,
         lambda: b'{"requestId":"x","records":[{"data":"%b"}]}' % b64encode(gzip.compress(b"a" * (8 << 20))), "",
     ),
+    "Pub/Sub, lists": ("/pubsub", JSON, lambda: fill(b"[]", b'{"message":{"a":[', b"]}}"), ""),
+    "Pub/Sub, numbers": ("/pubsub", JSON, lambda: fill(b"1", b'{"message":{"a":[', b"]}}"), ""),
+    "Pub/Sub, names": (
+        "/pubsub", JSON, lambda: b'{"message":{%b}}' % b",".join(b'"%d":1' % i for i in range(700_000)), "",
+    ),
+    "Pub/Sub, a text": ("/pubsub", JSON, lambda: b'{"message":{"a":"%b"}}' % (b"a" * (BODY - 99)), ""),
+    "Pub/Sub, escapes": ("/pubsub", JSON, lambda: b'{"message":{"a":"%b"}}' % (b"\\n" * (BODY // 2 - 99)), ""),
+    "Pub/Sub, data": (
+        "/pubsub", JSON, lambda: b'{"message":{"data":"%b"}}' % (b"YWFh" * (BODY // 4 - 99)), "",
+    ),
+    "HEC, acknowledgements": (HEC + "/ack", JSON, lambda: fill(b"1", b'{"acks":[', b"]}"), ""),
     "Loki": (LOKI_PATH, JSON, lambda: fill(b'["1","a"]', b'{"streams":[{"stream":{},"values":[', b"]}]}"), ""),
     "Loki, streams": (LOKI_PATH, JSON, lambda: fill(b"{}", b'{"streams":[', b"]}"), ""),
     "OTLP": (OTLP, JSON, lambda: otlp(fill(RECORD)[: -200 - len(RECORD)].rpartition(b',{"timeUnixNano"')[0]), ""),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,10 @@ from tests.inputs.test_subscribe import Log, holds, publisher
 from tests.mqtt.kit import QUICK
 from tests.settings import BoundedMqtt
 from tests.waits import eventually
-from vedette.inputs.subscribe import MqttSubscription
+from vedette.inputs.subscribe import UNDER_WAY, MqttSubscription
 from vedette.model.counters import Counters
 from vedette.mqtt.connection import Message
-from vedette.mqtt.filters import covers
+from vedette.mqtt.filters import Filters
 from vedette.mqtt.settings import MqttSettings
 
 BOTH = ("plant/#", "plant/+/x")
@@ -100,4 +102,82 @@ async def test_names_that_a_broker_gives() -> None:
         made.received(Message(topic, topic.encode(), 1, False, False, 1))
     made.flush()
     assert lives.log.payloads() == [b"plant", b"plant/a\nb", b"renamed/x", b"gone/x/y"]
-    assert not covers("gone/+", "gone")
+    assert not Filters(["gone/+"]).cover("gone")
+
+
+async def test_what_was_withdrawn_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the broker has confirmed it and nothing of it has come for a while, its topics are as any others; and a
+    message costs no more for thousands of filters."""
+    lives = Lives.__new__(Lives)
+    lives.log, lives.memory = Log(Counters()), Kept()
+    lives._settings = BoundedMqtt(name="plant", broker=MqttSettings("mqtt://unused:1"))
+    lives.memory["mqtt:plant"] = {"vedette-a1-plant mqtt://unused:1": ["plant/#"]}
+    began = time.thread_time()
+    made = lives.subscription(*(f"plant/{i}/x" for i in range(5000)))
+
+    def came(topic: str, count: int = 1) -> int:
+        before = len(made._gathered)
+        for _ in range(count):
+            made.received(Message(topic, b"", 0, False, False, 0))
+        return len(made._gathered) - before
+
+    assert came("plant/4999/x", 1000) == 1000
+    assert time.thread_time() - began < 5  # each filter asked by itself: a minute
+    now = time.monotonic()
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "monotonic", lambda: now + 2 * UNDER_WAY)
+        assert came("plant/a") == 0  # the broker has not confirmed it
+        made.client.unwanted.clear()
+        assert came("plant/a") == 0  # something was under way a moment ago
+    assert came("plant/a") == 0
+    monkeypatch.setattr(time, "monotonic", lambda: now + 4 * UNDER_WAY)
+    assert came("plant/a") == 1
+
+
+@pytest.mark.peer
+async def test_the_loop_waits_for_no_disk(broker: Broker) -> None:
+    """A filter is given to the session when the store has it; until then the event loop, and the connection, go on."""
+    lives = Lives(broker)
+    disk = asyncio.Event()
+    put = lives.memory.put
+
+    async def slow(name: str, value: Any) -> None:
+        await disk.wait()
+        await put(name, value)
+
+    lives.memory.put = slow  # type: ignore[method-assign]
+    task = asyncio.create_task(lives.begin("plant/#"))
+    await eventually("the connection", lambda: "as vedette-a1-plant" in broker.log())
+    async with publisher(broker):
+        assert "Received SUBSCRIBE from vedette-a1-plant" not in broker.log()
+    disk.set()
+    await task
+    assert "Received SUBSCRIBE from vedette-a1-plant" in broker.log()
+    await lives.end(False)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+async def test_a_broker_that_comes_back_with_an_older_session(broker: Broker, protocol: str) -> None:
+    """A filter that it does not know is given to it again; and what it retains is an event once."""
+    lives = Lives(broker, protocol)
+    await lives.begin("plant/#")
+    await lives.end(False)
+    broker.stop()
+    broker.start()
+    async with publisher(broker) as pub:
+        await lives.begin("plant/#", "other/#")
+        await pub.publish("other/kept", b"kept", retain=True)
+        await eventually("the first", lambda: lives.log.payloads() == [b"kept"])
+        for end in (broker.restart, lives.input.client.reconnect):
+            attempts = lives.input.client.attempts
+            end()
+            await eventually("a connection", lambda: lives.input.client.attempts > attempts)  # noqa: B023
+            await lives.input.client.connected.wait()
+            await eventually("the publisher", lambda: pub.connected.is_set())
+            await pub.publish("other/kept", b"again", retain=True)
+            await pub.publish("plant/a", end.__name__.encode())
+        await eventually("the last", lambda: lives.log.payloads()[-1:] == [b"reconnect"])
+        assert lives.log.payloads() == [b"kept", b"again", b"restart", b"again", b"reconnect"]
+    assert holds(lives.log.counters)
+    await lives.end(False)

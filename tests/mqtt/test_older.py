@@ -74,39 +74,38 @@ async def test_a_session(broker: Broker) -> None:
             assert [message.payload for message in came] == [*wanted, b"now"]
 
 
-async def test_retained_messages_come_once_in_a_life(broker: Broker) -> None:
-    """By 3.1.1 each SUBSCRIBE brings them: none is sent for what the session has, as long as it has it."""
-    came: list[bytes] = []
+async def test_retained_messages_are_events_once_in_a_life(broker: Broker) -> None:
+    """By 3.1.1 each SUBSCRIBE brings them, and it is sent by each connection: they are events as often as the broker
+    has forgotten the session; what is published anew is another one."""
+    bin, counters = Bin(), Counters()
     presents: list[bool] = []
-
-    def received(message: Message) -> None:
-        came.append(message.payload)
-        client.ack(message)
-
     async with only_311(broker) as (url, _), connected(url, "b") as other:
         await other.publish("t", b"kept", retain=True)
-        options: dict[str, Any] = {
-            "session": Session(expiry=600, retained_once=True),
-            "on_session": presents.append,
-            "backoff": QUICK,
-        }
-        client = MqttClient(MqttSettings(url), "a", subscriptions=["t"], on_message=received, **options)
+        settings = MqttInput("in", topics=("t",), broker=MqttSettings(url))
+        followed = MqttSubscription(settings, agent(bin, counters), backoff=QUICK)
+        client, begins = followed.client, followed.client._on_session
+        client._on_session = lambda present: presents.append(present) or begins(present)  # type: ignore[func-returns-value, misc]
         async with client.running():
-            await eventually("the retained one", lambda: came)
-            for text in (b"1", b"2"):
+            loops = [asyncio.create_task(part) for part in (followed._hand_over(), followed._acknowledgements.run())]
+            await eventually("the retained one", lambda: bin.events)
+            for number in (1, 2):
                 client.reconnect()
-                await eventually("a connection", lambda n=int(text): len(presents) == n + 1)
+                await eventually("a connection", lambda n=number: len(presents) == n + 1)
                 await client.connected.wait()
-                await other.publish("t", text)
-                await eventually("a message", lambda text=text: came[-1] == text)
-            assert came.count(b"kept") == 1
-            broker.kill()  # it forgets the session
+                await other.publish("t", b"%d" % number, retain=True)
+                await eventually("a message", lambda n=number: bin.events[-1] == b"%d" % n)
+            assert bin.events == [b"kept", b"1", b"2"]
+            broker.kill()  # it forgets the session, and what it retained
             broker.start()
             await eventually("a new session", lambda: len(presents) > 3 and not presents[-1])
             await client.connected.wait()
             await other.connected.wait()
-            await other.publish("t", b"3")
-            await eventually("a message", lambda: came[-1] == b"3")
+            for _ in range(2):
+                await other.publish("t", b"2", retain=True)
+            await eventually("two more", lambda: bin.events == [b"kept", b"1", b"2", b"2", b"2"])
+            for loop in loops:
+                loop.cancel()
+    assert counters.received["in"] == 5 + sum(counters.dropped.values())
 
 
 async def test_a_message_beyond_what_is_kept(broker: Broker) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.deep import examples
+from tests.inputs.intake import Kept
 from tests.life import NOW, Life, engine
 from tests.settings import PolledFiles
 from tests.waits import eventually
@@ -52,7 +53,8 @@ def _lived(life: Life, until: int, *, killed: bool = False) -> dict[str, Any]:
         positions = life.context.progress.positions
         given = Surroundings(
             life.pipeline.ingest, life.counters, life.clock, "a1",
-            positions=positions.values, recent=lambda name: (), private=lambda file: False, memory=life.store,
+            positions=positions.values, recent=lambda name: (), private=lambda file: False,
+            recall=Kept().get, remember=Kept().put,
         )  # fmt: skip
         running = await opened(settings, given, 64)
         reading = asyncio.create_task(running.run())

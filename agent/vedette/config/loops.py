@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from vedette.config.settings import Config
 from vedette.inputs.settings import FileInput, HttpInput, InputSettings, KafkaInput, MqttInput, SyslogInput
 from vedette.model.settings import split_address
-from vedette.mqtt.filters import covers
+from vedette.mqtt.filters import Filters
 from vedette.sinks.base import SinkSettings
 from vedette.system.within import resolved
 
@@ -51,7 +51,7 @@ def mistakes(config: Config) -> Iterator[str]:
         for i, item in enumerate(config.input):
             if isinstance(item, MqttInput):
                 for wanted in item.topics:
-                    if covers(wanted, topic) and _same(_of_url(item.broker.url), broker):
+                    if Filters([wanted]).cover(topic) and _same(_of_url(item.broker.url), broker):
                         yield (
                             f"input[{i}].topics: {wanted!r} takes in {topic}, where the uplink sends alerts: each would"
                             " be an event again, without end; name topics without it"
@@ -73,7 +73,7 @@ def _comes_back(sink: SinkSettings, item: InputSettings) -> str:
         case KafkaSink(), KafkaInput() if any(_names(wanted, sink.topic) for wanted in item.topics):
             pairs = product(map(_broker, sink.brokers), map(_broker, item.brokers))
             return "topic" if any(_same(*pair) for pair in pairs) else ""
-        case MqttSink(), MqttInput() if any(covers(wanted, sink.topic) for wanted in item.topics):
+        case MqttSink(), MqttInput() if Filters(item.topics).cover(sink.topic):
             return "topic" if _same(_of_url(sink.broker.url), _of_url(item.broker.url)) else ""
         case FileSink(), FileInput() if sink.path:
             from vedette.inputs.files import belongs  # and its decompressors

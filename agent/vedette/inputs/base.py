@@ -6,9 +6,7 @@ acknowledges only after ``Intake.durable``, and takes in nothing while ``Intake.
 
 from __future__ import annotations
 
-import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,16 +32,6 @@ class Running(Protocol):
         """How many files or connections it may hold open."""
 
 
-class Memory(Protocol):
-    """Where an input keeps a small value over restarts; msgpack carries it."""
-
-    def get(self, name: str) -> Any:
-        """None: there is none."""
-
-    def put(self, name: str, value: Any) -> None:
-        """Raises OSError."""
-
-
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """The agent as an input sees it."""
@@ -59,7 +47,10 @@ class Surroundings:
     """Blocks. Messages of an input at the end of the raw log: packet identifier, topic, MD5 of the payload."""
     private: Callable[[int], bool]
     """Whether an open file is the agent's own, and no log. Raises OSError."""
-    memory: Memory
+    recall: Callable[[str], Any]
+    """A small value that an input keeps over restarts, by name; None: there is none."""
+    remember: Callable[[str, Any], Awaitable[None]]
+    """Keep it; msgpack carries it. Awaited until the disk has it; raises OSError."""
 
     def deliver(self, chunk: Chunk) -> int:
         """Store ``chunk`` and count its events, bytes and cut events; returns the raw offset after it.
@@ -73,35 +64,3 @@ class Surroundings:
         if chunk.marks:
             self.counters.cut[chunk.input] += sum(1 for _, bits in chunk.marks if bits & Flag.CUT)
         return offset
-
-
-class Stoppable(ABC):
-    """An input that reads in ``_run`` until it is stopped; ``run`` then returns as if it had read all."""
-
-    _task: asyncio.Task[None] | None = None
-    """The task that ``run`` is in; what else runs in it is the caller's."""
-    _stopping = False
-
-    async def run(self) -> None:
-        """Read until cancelled or stopped. Raises OSError when the raw log cannot be written."""
-        if self._stopping:
-            return
-        self._task = asyncio.current_task()
-        try:
-            await self._run()
-        except asyncio.CancelledError:
-            if not self._stopping:
-                raise
-        finally:
-            self._task = None
-
-    @abstractmethod
-    async def _run(self) -> None:
-        """Read until cancelled."""
-
-    async def stop(self) -> None:
-        """End ``run``, which returns. What was not handed over is read again at the next start, where it can be."""
-        self._stopping = True
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])

@@ -27,7 +27,7 @@ import re
 from array import array
 from codecs import BOM_UTF8
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, pairwise, repeat
+from itertools import accumulate, chain, pairwise
 from typing import Any, TypeVar
 
 import orjson
@@ -42,8 +42,6 @@ _BETWEEN = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*\{")
 _BLANK = b" \t\r\n"
 _PIECE = 16 << 10
 """Bytes of lines that are cut up at once."""
-_STEPS = 10
-"""Steps of Python that a message takes which may be other events, and each of these."""
 _STEP = 64
 """Events that carry others, taken apart at once."""
 _SMALL = 1 << 10
@@ -214,7 +212,7 @@ def apart(run: Run, texts: bool, about: Mapping[str, Any] | None = None) -> Step
 def spread(run: Run, texts: bool = True, counts: list[int] | None = None) -> Steps[Run]:
     """``run`` with records in place of what contains them, and what is carried in place of what carries it; every event
     has MAX_EVENT at most. ``counts`` gets how many each has become."""
-    if not _may(run):
+    if not may(run):
         return run
     cut = dict(run.marks)
     runs: list[Run] = []
@@ -233,23 +231,12 @@ def _each(run: Run) -> Iterable[bytes]:
     return run.data[:-1].split(b"\n") if run.ends is None else events_of(run)
 
 
-def _may(run: Run) -> bool:
+def may(run: Run) -> bool:
     """Whether any event may be others, or is too long; cheap."""
     data = run.data
     if len(data) > MAX_EVENT:
         return True
     return b"{" in data and (carried.may(data) or (_pair(data) is not None and any(map(_opens, _each(run)))))
-
-
-def replaced(run: Run, origin_of: array[int] | None, texts: bool) -> tuple[Run, array[int] | None, int]:
-    """A connection's messages ``spread`` at once, with the origin of each, and the steps of Python that it took."""
-    counts: list[int] = []
-    whole = at_once(spread(run, texts, counts))
-    if whole is run:
-        return run, origin_of, 0
-    if origin_of is not None:
-        origin_of = array("H", chain.from_iterable(map(repeat, origin_of, counts)))
-    return whole, origin_of, _STEPS * (len(counts) + sum(counts))
 
 
 def joined(runs: Iterable[Run]) -> Run | None:

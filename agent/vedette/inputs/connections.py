@@ -70,6 +70,8 @@ class Connection(Admitted):
         self.began = 0.0
         """When a message was seen unfinished that still is (of the loop's clock); 0: none."""
         self.ended = False
+        self.work: asyncio.Task[Any] | None = None
+        """The handling of what it sent last, where that takes several turns: it is not read meanwhile."""
         self.full = False
         """The peer does not read what we have written to it."""
         self.counted = 0
@@ -348,7 +350,7 @@ class Listener(ABC, Generic[C]):
 
     def read_again(self, connection: C) -> None:
         """Read it, unless something else forbids."""
-        if self._resuming is None and not connection.full and not connection.ended:
+        if self._resuming is None and not (connection.full or connection.ended or connection.work or self._stopping):
             connection.transport.resume_reading()
 
     # --- to the raw log

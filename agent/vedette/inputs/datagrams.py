@@ -4,12 +4,14 @@ The socket is drained in bursts (``bursts.py``), which become a chunk at CHUNK_B
 No object is made for a datagram but its bytes.
 
 Nothing can ask a UDP sender to wait. While the raw log takes nothing, datagrams are read, dropped and counted as
-DISK_FULL; those that the kernel dropped because the socket's buffer was full are counted as KERNEL, from the ``drops``
-column of ``/proc/net/udp`` and ``udp6`` (proc_net_udp(5)).
+DISK_FULL; while such as may contain others are taken apart (``apart.py``), none are read. Those that the kernel dropped
+because the socket's buffer was full are counted as KERNEL, from the ``drops`` column of ``/proc/net/udp`` and ``udp6``
+(proc_net_udp(5)).
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -17,15 +19,27 @@ import time
 from array import array
 from collections.abc import Callable
 from itertools import accumulate, islice, repeat
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
 
 from vedette.inputs.accept import host
 from vedette.inputs.bursts import OneByOne, Received, receiver
 from vedette.inputs.framing import CHUNK_EVENTS, Run
-from vedette.model.counters import Counters, Dropped
+from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import CHUNK_BYTES
+
+log = structlog.get_logger()
+
+if TYPE_CHECKING:
+    from vedette.inputs.apart import Apart
 
 READ_SECONDS = 0.004
 """Longest stretch of reading before the event loop gets its turn, but for the burst under way."""
+DRAIN_DATAGRAMS = 65536
+"""Read at stop."""
+AT_ONCE = 32 << 10
+"""Bytes of datagrams that are taken apart at once: in steps, evaluation comes between, and the kernel drops others."""
 _SO_RCVBUFFORCE = 33
 _NEWLINE = b"\n"
 
@@ -147,3 +161,84 @@ class Datagrams:
                         self._counters.drop(self._name, Dropped.KERNEL, drops - self._drops)
                         self._drops = drops
                     return
+
+
+class Owner(Protocol):
+    """The listener whose socket it is."""
+
+    def arm(self) -> None:
+        """Flush soon."""
+
+    def give(self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None) -> object:
+        """Store a run."""
+
+    def others_in(self, run: Run) -> Apart | None:
+        """What takes it apart, where a datagram may contain others."""
+
+    def took_apart(self, connection: None, work: asyncio.Task[int | None]) -> None:
+        """That has ended."""
+
+
+class Watched(Datagrams):
+    """The reader of a listener's socket, who reads when the event loop says that datagrams wait."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        name: str,
+        counters: Counters,
+        accepting: Callable[[], bool],
+        listener: Owner,
+    ) -> None:
+        super().__init__(sock, name, counters, accepting, self._given)
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._on = False
+        self._works = 0
+        if self.slow:
+            reason = "a sandbox refuses recvmmsg(2), so datagrams are read one by one, half as fast: allow it"
+            log.warning(Log.LISTENING, input=name, transport="udp", reason=reason)
+
+    def watch(self, on: bool = True) -> None:
+        """Read from now on, or no more."""
+        self._on = on
+        self._loop.remove_reader(self.sock.fileno())
+        if on and not self._works:
+            self._loop.add_reader(self.sock.fileno(), self._readable)
+
+    async def drain(self) -> None:
+        """Read what waits, and no more."""
+        self.watch(False)
+        read = 0
+        while read < DRAIN_DATAGRAMS and (count := self.read()):
+            read += count
+            await asyncio.sleep(0)
+        self.count_kernel_drops()
+
+    def _readable(self) -> None:
+        """Where more came than one turn of the loop reads, read twice in the next: nothing else can make a sender of
+        datagrams wait, and evaluation can."""
+        self._read()
+        if self.behind:
+            self._loop.call_soon(self._read)
+
+    def _read(self) -> None:
+        if self._on and not self._works:
+            self.read()
+            self._listener.arm()
+
+    def _given(self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None) -> None:
+        if (apart := self._listener.others_in(run)) is None:
+            self._listener.give(run, origins, origin_of)
+        elif len(run.data) <= AT_ONCE and not self._works:
+            run, origin_of = apart.at_once(run, origin_of)
+            self._listener.give(run, origins, origin_of)
+        else:
+            self._works += 1
+            self.watch(self._on)
+            apart.begin([run], origins, self._done, origin_of=origin_of)
+
+    def _done(self, work: asyncio.Task[int | None]) -> None:
+        self._works -= 1
+        self.watch(self._on)
+        self._listener.took_apart(None, work)

@@ -33,13 +33,14 @@ from subprocess import DEVNULL, PIPE
 
 import structlog
 
-from vedette.inputs.base import Stoppable, Surroundings
+from vedette.inputs.base import Surroundings
 from vedette.inputs.condition import OPENING, WORKS, failing
 from vedette.inputs.entries import Lines
 from vedette.inputs.entryfilter import Filter
 from vedette.inputs.export import Entry, Export, Malformed
 from vedette.inputs.journalaccess import own_machine, own_unit, unreadable
 from vedette.inputs.settings import JournalInput
+from vedette.inputs.stoppable import Stoppable
 from vedette.model.counters import Dropped, Log
 from vedette.model.event import Chunk, FilePosition, Flag
 from vedette.system.trouble import BACKOFF, Backoff, Trouble

@@ -12,7 +12,8 @@ Promises:
   is closed then, instead. Where all of those are at work it is asked to wait, others beyond twice as much.
 * One sender's large body keeps others waiting for 5 ms of CPU time at once, whatever is in it.
 * A request's events may have HELD_BYTES; those of all that are under way, twice as much, of which several requests of
-  the network that has most leave the last quarter to others.
+  the network that has most leave the last quarter to others: the one that began last is refused, so that the one that
+  is furthest on gets through.
 
 Limits: connections, stalled requests and TLS as for syslog (``connections.py``); headers and bodies in
 ``http_reader.py``. Of a connection one request is handled at a time, and none while its answers are not read; it is not
@@ -87,8 +88,6 @@ class HttpConnection(Connection):
         self.reader = HttpReader(listener.max_body, lambda request: listener.admit(self, request))
         self.handled = 0
         """Bytes of the body that is handled."""
-        self.work: asyncio.Task[None] | None = None
-        """The handling of a request."""
 
     @property
     def within(self) -> bool:
@@ -122,6 +121,8 @@ class HttpListener(Listener[HttpConnection]):
         """Per network bytes that it may send at once, and when that was."""
         self._full_since = 0.0
         """When HELD_BYTES were exceeded, and are still (of the loop's clock); 0: they are not."""
+        self._reading: dict[HttpConnection, None] = {}
+        """Whose request is being made events, in the order in which they began."""
         self._logged = Firsts(PEERS)
         self._acknowledgements = Acknowledgements(agent.intake, self._reply)
 
@@ -158,8 +159,7 @@ class HttpListener(Listener[HttpConnection]):
 
     def read_again(self, connection: HttpConnection) -> None:
         self._next(connection)
-        if connection.work is None:
-            super().read_again(connection)
+        super().read_again(connection)
 
     def received(self, connection: HttpConnection, size: int) -> None:
         reader = connection.reader
@@ -204,10 +204,11 @@ class HttpListener(Listener[HttpConnection]):
         return networks
 
     def _crowds(self, connection: HttpConnection) -> bool:
-        """Whether it is not alone of the network that has most bytes."""
+        """Whether it is not alone of the network that has most bytes, and began last of those that are read."""
+        of_it = (peer for peer in reversed(self._reading) if peer.network == connection.network and peer.handled)
         networks = self._networks()
         own = networks[connection.network]
-        return connection.counted < own == max(networks.values())
+        return next(of_it) is connection and connection.counted < own == max(networks.values())
 
     def count(self, connection: HttpConnection) -> None:
         super().count(connection)
@@ -359,15 +360,20 @@ class HttpListener(Listener[HttpConnection]):
                 raise self._later("the events under way are too many")
 
         connection.handled = len(request.body)
+        self._reading[connection] = None
         try:
             said = await in_steps(protocol.read(request), keep)
         except Refused:
+            connection.handled = 0  # what is being freed keeps no other out
+            self.count(connection)
             while chunks:  # to free all at once takes long
                 chunks.pop()
                 await asyncio.sleep(0)
             raise
         except (TypeError, ValueError, RecursionError) as error:  # what JSON can say and cannot be written again
             raise Refused(400, f"a record cannot be read: {error}") from error
+        finally:
+            del self._reading[connection]
         if events:
             chunks.append(self._chunk(run_of(events), connection.peer))
         return said, chunks

@@ -8,8 +8,9 @@ HELD_BYTES at most: beyond that the longest unfinished message is cut where it i
 would be; so is what came of one that is not ended within ``message_timeout``.
 
 A connection's events become a chunk at HAND_OVER bytes or after CHUNK_SECONDS; small rests of several connections
-become one chunk together. How messages are delimited is in ``framing.py``; UDP is in ``datagrams.py``,
-which is imported with the first address for it.
+become one chunk together. What may contain others (``batches.py``) is taken apart before: beyond MERGE_BYTES in steps,
+of one sender after the other, and who sent it is not read meanwhile; beyond HELD_BYTES of it nobody is. How messages
+are delimited is in ``framing.py``; UDP is in ``datagrams.py``, which is imported with the first address for it.
 
 Stop: no new connections; what the kernel already holds is read, within a bound, and handed over with unfinished
 messages; then the sockets close.
@@ -24,6 +25,7 @@ import socket
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
@@ -38,7 +40,8 @@ from vedette.model.counters import Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag
 
 if TYPE_CHECKING:
-    from vedette.inputs.datagrams import Datagrams
+    from vedette.inputs.apart import Apart
+    from vedette.inputs.datagrams import Watched
     from vedette.inputs.relp_frames import RelpFramer
 
 log = structlog.get_logger()
@@ -60,8 +63,6 @@ DRAIN_SECONDS = 0.05
 """Without a byte, after which a connection has nothing more at stop: its peer's host may not be done sending."""
 DRAIN_LONGEST = 1.0
 """Seconds after which one moment without a byte is enough: a peer that goes on sending is never quiet."""
-DRAIN_DATAGRAMS = 65536
-"""Read of one UDP socket at stop."""
 LONG = f"longer than {MAX_EVENT} bytes, or its connection ended within it"
 """Why an event is cut, mostly."""
 
@@ -77,7 +78,7 @@ class Stream(Connection):
 
     @property
     def within(self) -> bool:
-        return self.framer.within
+        return self.framer.within and self.work is None
 
     @property
     def kept(self) -> int:
@@ -97,6 +98,7 @@ class StreamListener(Listener[S]):
         self._kinds = codec.kinds & {Kind.JSON, Kind.SYSLOG} if codec.only is None else frozenset()
         """Of messages that may be JSON."""
         self._waiting: dict[S, None] = {}
+        self._apart: Apart | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
 
     # --- what an owner says
@@ -147,8 +149,13 @@ class StreamListener(Listener[S]):
             self.wait_for_flush(connection)
         self.count(connection)
         self.relieve()
-        if not self._intake.accepting():
+        if not self._intake.accepting() or (self._apart is not None and self._apart.size > HELD_BYTES):
             self.pause()
+
+    async def _resume(self) -> None:
+        if self._apart is not None:
+            await self._apart.below(HELD_BYTES)
+        await super()._resume()
 
     def relieve(self) -> None:
         """Get below HELD_BYTES: by handing over what is whole, else by cutting the longest unfinished message.
@@ -192,6 +199,13 @@ class StreamListener(Listener[S]):
         if self._flush_timer is None:
             self._flush_timer = asyncio.get_running_loop().call_later(seconds, self.flush, TURN_STEPS)
 
+    async def flushed(self) -> None:
+        """``flush``, and what is taken apart is handed over, too."""
+        self.flush()
+        if self._apart is not None:
+            await self._apart.below(0)
+            self.flush()
+
     def flush(self, steps: float = math.inf) -> None:
         """Hand over what waits; what takes more ``steps`` of Python, in the next turn of the event loop."""
         if self._flush_timer is not None:
@@ -203,6 +217,8 @@ class StreamListener(Listener[S]):
             if steps <= 0:
                 self.arm(0)
                 break
+            if connection.work is not None:
+                continue
             del self._waiting[connection]
             size = connection.framer.size
             runs = self.take(connection)
@@ -210,6 +226,9 @@ class StreamListener(Listener[S]):
             events = sum(run.data.count(b"\n") if run.ends is None else len(run.ends) for run in runs)
             steps -= RUN_STEPS + BYTE_STEPS * size + sum(len(run.ends or ()) for run in runs)
             if len(runs) == 1 and not runs[0].marks and size < MERGE_BYTES and events <= MERGE_EVENTS:
+                if (apart := self.others_in(runs[0])) is not None:
+                    runs = [apart.at_once(runs[0])[0]]
+                    steps -= size
                 small.append((runs[0], connection))
                 gathered += len(runs[0].data)
                 if gathered >= CHUNK_BYTES or len(small) == CHUNK_EVENTS:
@@ -232,11 +251,19 @@ class StreamListener(Listener[S]):
 
     def give_runs(self, connection: S, reason: str = LONG) -> None:
         """Hand over its whole messages."""
+        if connection.work is not None:
+            self.wait_for_flush(connection)
+            return
         runs = self.take(connection)
         self.count(connection)
         self._give_all(connection, runs, reason)
 
     def _give_all(self, connection: S, runs: list[Run], reason: str = LONG) -> None:
+        apart = next(filter(None, map(self.others_in, runs)), None)
+        if apart is not None:
+            connection.transport.pause_reading()
+            connection.work = apart.begin(runs, (connection.peer,), partial(self.took_apart, connection), reason)
+            return
         offset: int | None = None
         for run in runs:
             if (offset := self.give(run, (connection.peer,), reason=reason)) is None:
@@ -250,12 +277,26 @@ class StreamListener(Listener[S]):
         """Store a run; the raw offset after it, None once the raw log cannot be written."""
         if not self._failure and (cut := sum(1 for _, bits in run.marks if bits & Flag.CUT)):
             log.warning(Log.EVENT_CUT, input=self._name, peer=origins[0], events=cut, reason=reason)
-        if self._kinds and b"{" in run.data and _begins_json(run):
-            from vedette.inputs.batches import replaced
-
-            run, origin_of, steps = replaced(run, origin_of, Kind.SYSLOG in self._kinds)
-            self.took(steps, len(run.data))
         return self.deliver(self.chunk(run, origins, origin_of))
+
+    def others_in(self, run: Run) -> Apart | None:
+        """What takes it apart, where a message may contain others."""
+        if self._kinds and b"{" in run.data and _begins_json(run):
+            from vedette.inputs.apart import Apart, may
+
+            self._apart = self._apart or Apart(Kind.SYSLOG in self._kinds, self.give, LONG)
+            return self._apart if may(run) else None
+        return None
+
+    def took_apart(self, connection: S | None, work: asyncio.Task[int | None]) -> None:
+        """What ``others_in`` has begun has ended; None: of datagrams."""
+        if connection is not None:
+            connection.work = None
+            self.read_again(connection)
+            if connection.framer.size:
+                self.wait_for_flush(connection)
+        if (offset := work.result()) is not None and connection is not None:
+            self.stored([connection], offset)
 
     def chunk(self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None) -> Chunk:
         """As it is stored."""
@@ -276,7 +317,7 @@ class SyslogListener(StreamListener[Stream]):
     def __init__(self, settings: SyslogInput, agent: Surroundings, idle: float = IDLE_SECONDS) -> None:
         super().__init__(settings, agent, idle)
         self._settings = settings
-        self._datagrams: list[Datagrams] = []
+        self._datagrams: list[Watched] = []
 
     def make(self, tls: bool, gate: Gate, peer: str) -> Stream:
         return Stream(self, StreamFramer(), tls, gate, peer)
@@ -285,15 +326,12 @@ class SyslogListener(StreamListener[Stream]):
         await super().open()
         if not self._settings.udp:
             return
-        from vedette.inputs.datagrams import Datagrams
+        from vedette.inputs.datagrams import Watched
 
         for sock in await self._bind("udp", self._settings.udp):
-            datagrams = Datagrams(sock, self._name, self._counters, self._intake.accepting, self.give)
-            if datagrams.slow:
-                reason = "a sandbox refuses recvmmsg(2), so datagrams are read one by one, half as fast: allow it"
-                log.warning(Log.LISTENING, input=self._name, transport="udp", reason=reason)
+            datagrams = Watched(sock, self._name, self._counters, self._intake.accepting, self)
             self._datagrams.append(datagrams)
-            asyncio.get_running_loop().add_reader(sock.fileno(), self._readable, datagrams)
+            datagrams.watch()
 
     def _prepare(self, sock: socket.socket, kind: str) -> dict[str, int]:
         if kind != "udp":
@@ -305,14 +343,9 @@ class SyslogListener(StreamListener[Stream]):
     async def stop(self) -> None:
         self.accept_no_more()
         for datagrams in self._datagrams:
-            asyncio.get_running_loop().remove_reader(datagrams.sock.fileno())
-            read = 0
-            while read < DRAIN_DATAGRAMS and not self._failure and (count := datagrams.read()):
-                read += count
-                await asyncio.sleep(0)
-            datagrams.count_kernel_drops()
+            await datagrams.drain()
         await asyncio.gather(*map(self._close, list(self._connections)))
-        self.flush()
+        await self.flushed()
         for datagrams in self._datagrams:
             datagrams.sock.close()
         self._datagrams.clear()
@@ -320,16 +353,17 @@ class SyslogListener(StreamListener[Stream]):
 
     async def _close(self, connection: Stream) -> None:
         """Read what the kernel holds for a connection, of the peer's side too, then end it."""
-        if connection.tls:
-            connection.transport.resume_reading()
-        else:
+        if not connection.tls:
             connection.transport.pause_reading()
         loop = asyncio.get_running_loop()
         first = before = connection.bytes
         quiet = False
         until = loop.time() + DRAIN_LONGEST
         while not connection.ended and not self._failure and self._intake.accepting():
+            if connection.work is not None:
+                await asyncio.wait({connection.work})
             if connection.tls:  # the loop reads and decrypts
+                connection.transport.resume_reading()
                 await asyncio.sleep(0)
             else:
                 self._read(connection)
@@ -352,18 +386,6 @@ class SyslogListener(StreamListener[Stream]):
         for datagrams in self._datagrams:
             datagrams.count_kernel_drops()
 
-    def _readable(self, datagrams: Datagrams) -> None:
-        """Where more came than one turn of the loop reads, read twice in the next: nothing else can make a sender of
-        datagrams wait, and evaluation can."""
-        self._read_datagrams(datagrams)
-        if datagrams.behind:
-            asyncio.get_running_loop().call_soon(self._read_datagrams, datagrams)
-
-    def _read_datagrams(self, datagrams: Datagrams) -> None:
-        if not self._stopping and not self._failure:
-            datagrams.read()
-            self.arm()
-
     def flush(self, steps: float = math.inf) -> None:
         super().flush(steps)
         for datagrams in self._datagrams:
@@ -371,4 +393,4 @@ class SyslogListener(StreamListener[Stream]):
 
     def failed(self) -> None:
         for datagrams in self._datagrams:
-            asyncio.get_running_loop().remove_reader(datagrams.sock.fileno())
+            datagrams.watch(False)

@@ -37,10 +37,11 @@ from pathlib import Path
 import structlog
 
 from vedette.decode.formats.auditd import TYPES
-from vedette.inputs.base import Stoppable, Surroundings
+from vedette.inputs.base import Surroundings
 from vedette.inputs.condition import OPENING, WORKS, failing
 from vedette.inputs.datagrams import set_receive_buffer
 from vedette.inputs.settings import AuditInput
+from vedette.inputs.stoppable import Stoppable
 from vedette.model.counters import Dropped, Log
 from vedette.model.event import CHUNK_BYTES, Chunk, FilePosition
 from vedette.system.trouble import BACKOFF, Backoff, Trouble

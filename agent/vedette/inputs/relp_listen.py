@@ -89,7 +89,7 @@ class RelpListener(StreamListener[RelpStream]):
         self.accept_no_more()
         for stream in self._connections:
             stream.transport.pause_reading()
-        self.flush()
+        await self.flushed()
         if not self._failure:
             await self._acknowledgements.drain()
         for stream in list(self._connections):
@@ -107,7 +107,7 @@ class RelpListener(StreamListener[RelpStream]):
         if framer.closing and framer.size:
             self._waiting.pop(connection, None)
             self.give_runs(connection)
-        if not framer.size:  # answers that wait for no message
+        if not framer.size and connection.work is None:  # answers that wait for no message
             self._owe(connection)
 
     def malformed(self, stream: RelpStream, error: ValueError) -> None:

@@ -11,19 +11,23 @@ Promises:
   before that waits behind them, so that the log has the broker's order. A QoS 0 message has no way to wait: it is
   dropped and counted.
 
-* What leaves ``topics`` is unsubscribed: the store says which filters the session was given, also by the lives before.
-  What is still under way by them alone is acknowledged, counted and not stored.
+* What leaves ``topics`` is unsubscribed: the store says which filters the session was given, also by the lives before,
+  and has it on disk before the broker is asked. What is still under way by them alone is acknowledged, counted and not
+  stored, until none has come for UNDER_WAY seconds.
 
 Messages are gathered into chunks of up to CHUNK_BYTES, CHUNK_MESSAGES or CHUNK_SECONDS: each an event, its topic the
 origin; a payload of several JSON events (``batches.py``) is as many, side by side under the message's identifier. An
 event above MAX_EVENT is cut and flagged. One above MAX_PACKET does not come at all: the broker discards it,
-and only its own log shows it (``mqtt/client.py``). Retained messages come once per session, not at every connection.
+and only its own log shows it (``mqtt/client.py``). Retained messages are events once per session, by MQTT 3.1.1, which
+brings them at every connection, once per session and life, of the TOPICS that have had messages last.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from array import array
+from collections import OrderedDict
 from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from hashlib import md5
@@ -44,7 +48,7 @@ from vedette.model.counters import Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
-from vedette.mqtt.filters import Copies, covers, overlapping
+from vedette.mqtt.filters import Copies, Filters, overlapping
 from vedette.system.trouble import BACKOFF, Firsts
 from vedette.system.turns import in_steps
 
@@ -56,6 +60,10 @@ MOST_BAD = 1000
 """Events of a message that are counted as no JSON: what is wrong in so many is hardly worth the time."""
 CHUNK_MESSAGES = 4096
 """In one chunk: bounds chunks of empty payloads, and the origin table's index."""
+UNDER_WAY = 60.0
+"""Without a message by a filter that was withdrawn, after which none is expected."""
+TOPICS = 10_000
+"""By MQTT 3.1.1, whose last message is known when the broker brings it again."""
 LOGGED_TOPICS = 1000
 """Topics whose first payload that is cut, or is not JSON, is logged."""
 IDENTIFIERS = 65535
@@ -158,9 +166,16 @@ class MqttSubscription:
         client_id = f"vedette-{agent.agent_id}-{settings.name}"
         self._remembered = f"mqtt:{settings.name}"
         self._session = f"{client_id} {settings.broker.url}"
-        self._filters: list[str] = (agent.memory.get(self._remembered) or {}).get(self._session, [])
+        self._filters: list[str] = (agent.recall(self._remembered) or {}).get(self._session, [])
         """What the session has been given."""
-        self._earlier = frozenset(self._filters) - {*settings.topics}
+        earlier = {*self._filters}.difference(settings.topics)
+        self._wanted = Filters(settings.topics)
+        self._earlier = Filters(earlier) if earlier else None
+        """What was withdrawn, while something may be under way by it."""
+        self._unwanted_at = 0.0
+        """Monotonic: when something was, or might have been."""
+        self._last: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
+        """By MQTT 3.1.1, by topic: the connection that last brought a retained message, the digest of the last one."""
         self.client = MqttClient(
             settings.broker,
             client_id,
@@ -172,11 +187,11 @@ class MqttSubscription:
                 expiry=settings.session_expiry,
                 receive_maximum=settings.receive_maximum,
                 retained_once=True,
-                apart=overlapping((*settings.topics, *self._earlier)),
+                apart=overlapping((*settings.topics, *earlier)),
             ),
         )
-        self.client.unwanted |= self._earlier
-        self.client.on_withdrawn = self._remember
+        self.client.unwanted |= earlier
+        self.client.on_filters = self._remember
         self._acknowledgements = Acknowledgements(agent.intake, self.client.ack)  # bounded by receive_maximum
 
     @property
@@ -205,23 +220,39 @@ class MqttSubscription:
         self.flush()  # what came by the connection before is known when its redelivery comes
         if not present:
             self._seen.forget()
-        self._remember()
+            self._last.clear()
 
-    def _remember(self) -> None:
+    async def _remember(self) -> None:
         """Which filters the session has, before it is given more."""
+        self._unwanted_at = time.monotonic()
         filters = sorted({*self.settings.topics, *self.client.unwanted})
         if filters != self._filters:
             with suppress(OSError):
-                sessions = self._agent.memory.get(self._remembered) or {}
-                self._agent.memory.put(self._remembered, sessions | {self._session: filters})
+                sessions = self._agent.recall(self._remembered) or {}
+                await self._agent.remember(self._remembered, sessions | {self._session: filters})
                 self._filters = filters
 
     def _is_wanted(self, topic: str) -> bool:
         """A broker may give a topic another name than its filter has: what only earlier ones cover is unwanted."""
-        return (
-            not any(covers(earlier, topic) for earlier in self._earlier)
-            or any(covers(wanted, topic) for wanted in self.settings.topics)
-        )  # fmt: skip
+        if self._earlier is None or not self._earlier.cover(topic):
+            return True
+        now = time.monotonic()
+        if not self.client.unwanted and now > self._unwanted_at + UNDER_WAY:
+            self._earlier = None
+        elif not self._wanted.cover(topic):
+            self._unwanted_at = now
+            return False
+        return True
+
+    def _brought_again(self, message: Message, digest: bytes) -> bool:
+        """Whether a SUBSCRIBE of MQTT 3.1.1 brings what came by a connection before."""
+        if self.client.protocol == "5":
+            return False
+        connection, newest = self._last.pop(hash(message.topic), (0, b""))
+        self._last[hash(message.topic)] = message.connection if message.retain else connection, digest
+        if len(self._last) > TOPICS:
+            self._last.popitem(last=False)
+        return message.retain and newest == digest and connection != message.connection
 
     def received(self, message: Message) -> Coroutine[Any, Any, None] | None:
         """A message of the connection; what a large one takes."""
@@ -253,7 +284,8 @@ class MqttSubscription:
         batch = (yield from splitting(message.payload, texts=False)) if self._batches else None
         run = batch or run_of([message.payload or b"\n"])
         came = _Gathered(message, run, md5(run.data, usedforsecurity=False).digest())
-        if message.dup and self._seen.has(message.message_id, message.topic, came.digest):
+        again = message.dup and self._seen.has(message.message_id, message.topic, came.digest)
+        if again or self._brought_again(message, came.digest):
             self._agent.counters.drop(name, Dropped.DUPLICATE, len(came.run.ends or ()))
             self._agent.counters.bytes_in[name] += len(came.run.data)
             # Its first copy may not be on disk yet.

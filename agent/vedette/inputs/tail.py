@@ -38,7 +38,7 @@ from collections.abc import Iterable, Mapping
 import structlog
 
 from vedette.inputs.backlog import Backlog
-from vedette.inputs.base import Stoppable, Surroundings
+from vedette.inputs.base import Surroundings
 from vedette.inputs.condition import BEHIND_SECONDS, OPENING, WORKS, Condition, State
 from vedette.inputs.file_reader import TURN_BYTES, FileReader
 from vedette.inputs.files import (
@@ -56,6 +56,7 @@ from vedette.inputs.files import (
     still,
 )
 from vedette.inputs.settings import FileInput
+from vedette.inputs.stoppable import Stoppable
 from vedette.model.counters import Log
 from vedette.system.descriptors import OPEN_FILES, SPENT
 

@@ -20,6 +20,8 @@ from vedette.lookup.layout import TYPES, Column
 
 BATCH = 8192
 """Rows of a batch."""
+BATCH_BYTES = 64 << 20
+"""The same of Parquet, by what the file says of its size."""
 MAX_FIELD = 1 << 20
 """Characters of a value."""
 _MAX_LINE = 16 << 20
@@ -187,7 +189,9 @@ def _parquet(path: Path, opened: IO[bytes], types: Mapping[str, str], columns: S
 
     def batches() -> Iterator[Batch]:
         row = 1
-        for batch in file.iter_batches(BATCH, columns=[column.name for column in listed]):
+        size = sum(file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups))
+        most = max(1, min(BATCH, BATCH_BYTES * file.metadata.num_rows // max(1, size)))
+        for batch in file.iter_batches(most, columns=[column.name for column in listed]):
             values = []
             for column in batch.columns:
                 if of.is_timestamp(column.type):

@@ -14,9 +14,9 @@ Promises:
 * A received QoS 1 message is acknowledged only by ``ack``. Without it the broker sends it again, marked ``dup``, on
   the next connection, and at most ``receive_maximum`` of them are under way: this is the back-pressure. (Mosquitto
   2.0.11 sends several for each PUBACK while it has more, so that far more get under way; none without PUBACKs.)
-* By 3.1.1 a session has no expiry but the broker's, SUBSCRIBE brings retained messages whenever it is sent (so it is
-  not for what the session has), no PUBACK says that nobody subscribes, and what a packet has beyond ``max_packet`` is
-  cut off as it comes.
+* By 3.1.1 a session has no expiry but the broker's, SUBSCRIBE brings retained messages at every connection (it is sent
+  for what the session has, too: a broker that was restored has an older one), no PUBACK says that nobody subscribes,
+  and what a packet has beyond ``max_packet`` is cut off as it comes.
 * By 5 no packet above ``max_packet`` comes (CONNECT's Maximum Packet Size): the broker discards a larger message, and
   only its own log says so. Mosquitto 2.0.11 then goes on counting a QoS 1 message as under way until the connection
   ends: after ``receive_maximum`` of them in a row no more come. A ``message_size_limit`` in the broker below
@@ -100,10 +100,10 @@ class MqttClient:
         self._topics: dict[str, None] = dict.fromkeys(subscriptions)
         self.unwanted: set[str] = set()
         """Topics that the session may have and nobody wants: they are withdrawn once it is connected."""
-        self.on_withdrawn: Callable[[], None] | None = None
-        """Called when the broker has confirmed it."""
+        self.on_filters: Callable[[], Coroutine[Any, Any, None]] | None = None
+        """Awaited before the session is given filters or loses some, and when the broker has confirmed all of it."""
         self._in_session: set[str] = set()
-        """Topics that the session has, as the broker has answered in this life."""
+        """Topics that the session has, as the broker has answered by this connection."""
         self._on_message = on_message
         self._on_session = on_session
         self._session = session
@@ -233,8 +233,9 @@ class MqttClient:
         """Subscribe and wait for the end of the connection; returns why it ended."""
         if self._closing.is_set():
             return "closed"
-        if self.protocol == "5" or not (connection.had_session and self._session.retained_once):
-            self._in_session.clear()
+        self._in_session.clear()
+        if self.on_filters is not None:
+            await self.on_filters()
         refused: set[str] = set()
         """Withdrawals: the next connection tries again."""
         # A message that comes meanwhile may ask for more topics, or for fewer.
@@ -256,6 +257,8 @@ class MqttClient:
         else:
             log.warning(Log.BROKER_CONNECTED, **about, reason=self.downgraded)
         self.connected.set()
+        if self.on_filters is not None:
+            await self.on_filters()
         return await connection.ended
 
     @staticmethod
@@ -308,8 +311,6 @@ class MqttClient:
         if answer.cancelled() or answer.exception() is not None or any(reason.is_failure for reason in answer.result()):
             return  # the next connection tries again
         self.unwanted.difference_update(topics)
-        if self.on_withdrawn is not None:
-            self.on_withdrawn()
 
     async def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> bool:
         """Publish; returns on PUBACK (QoS 0: when queued). Waits while ``max_inflight`` messages are under way.

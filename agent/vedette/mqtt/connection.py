@@ -170,7 +170,6 @@ class Connection:
         self.number = number
         self.unsupported = False
         """The broker refused it for its version of MQTT."""
-        self.had_session = False
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Result: why."""
         self.failure: Exception | None = None
@@ -366,7 +365,6 @@ class Connection:
         self._client.apart = self._session.apart and self._is_5 and getattr(properties, IDENTIFIABLE, 1) == 1
         limit = getattr(properties, "ReceiveMaximum", 65535)
         self._slots = asyncio.Semaphore(min(self._session.max_inflight, limit))
-        self.had_session = flags.session_present
         self._accepted.set_result(None)
         self._call(self._on_session, flags.session_present)
 

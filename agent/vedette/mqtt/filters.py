@@ -6,11 +6,11 @@ subscription has an identifier, and a message those of the subscriptions that it
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
+from typing import Any
 
 IDENTIFIER, MAX_IDENTIFIER = 0x0B, 268_435_455
 _SIZES = {0x01: 1, 0x02: 4, 0x23: 2}
@@ -20,15 +20,26 @@ REMEMBERED = 10_000
 """Messages that copies may be of."""
 
 
-def covers(wanted: str, topic: str) -> bool:
-    """Whether a filter matches ``topic``; also one of a shared subscription."""
-    levels = wanted.split("/")
-    if levels[0] == "$share":
-        levels = levels[2:]
-    pattern = "/".join("[^/]*" if level == "+" else re.escape(level) for level in levels if level != "#")
-    if levels[-1:] == ["#"]:
-        pattern += "(/.*)?" if pattern else ".*"
-    return re.fullmatch(pattern, topic, re.DOTALL) is not None
+class Filters:
+    """Filters as one tree of their levels; also those of shared subscriptions."""
+
+    def __init__(self, wanted: Iterable[str]) -> None:
+        self._root: dict[str | None, Any] = {}
+        for each in wanted:
+            levels = each.split("/")
+            node = self._root
+            for level in levels[2:] if levels[0] == "$share" else levels:
+                node = node.setdefault(level, {})
+            node[None] = None
+
+    def cover(self, topic: str) -> bool:
+        """Whether any matches ``topic``."""
+        nodes = [self._root]
+        for level in topic.split("/"):
+            if not nodes or any("#" in node for node in nodes):
+                break
+            nodes = [node[key] for node in nodes for key in (level, "+") if key in node]
+        return any("#" in node or None in node for node in nodes)
 
 
 def overlapping(wanted: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ def test_events() -> None:
         events, said = read(EVENT, orjson.dumps(first) + between + orjson.dumps(second))
         assert objects(events) == [
             {"@timestamp": 1790000000.25, "host.name": "web-1", "source": "/var/log/app", "sourcetype": "app",
-             "index": "main", "user": "bob", "n": 1, "kubernetes.pod.name": "p"},
+             "index": "main", "user": "bob", "n": 1, "kubernetes.pod.name": "p", "container": {}},
             {"message": "plain text"},
         ]  # fmt: skip
         assert orjson.loads(said.body) == {"text": "Success", "code": 0}

@@ -93,14 +93,6 @@ def answer(status: int, value: object) -> Answer:
     return Answer(status, orjson.dumps(value))
 
 
-def loaded(body: bytes) -> Any:
-    """The body as JSON; raises Refused."""
-    try:
-        return orjson.loads(body)
-    except ValueError as error:
-        raise Refused(400, f"the body is not JSON: {error}") from error
-
-
 def member(value: object, name: str, kind: type, where: str) -> Any:
     """``value[name]``, an empty ``kind`` if there is none; raises Refused where it is anything else."""
     if not isinstance(value, dict):

@@ -16,10 +16,10 @@ from typing import Any
 import orjson
 
 from vedette.decode.values import decoder
-from vedette.inputs.carried import said
-from vedette.inputs.push.base import SLICE, Answer, Protocol, Reading, Refused, Request, answer, loaded
+from vedette.inputs.carried import joined, said
+from vedette.inputs.push.base import SLICE, Answer, Protocol, Reading, Refused, Request, answer
 from vedette.inputs.push.lines import cut_up
-from vedette.inputs.push.pieces import LIMIT, bounded, few, values
+from vedette.inputs.push.pieces import LIMIT, bounded, few, loaded, values
 from vedette.inputs.push.texts import ECS, named
 from vedette.model.event import MAX_EVENT
 
@@ -122,7 +122,7 @@ def _event(value: Any, number: int, request: Request) -> bytes:
     if isinstance(more, dict):
         fields |= named(more, ECS)
     if isinstance(event, dict):
-        return orjson.dumps(fields | event)
+        return orjson.dumps(joined(fields, event))
     what = said(event if isinstance(event, str) else orjson.dumps(event).decode(), fields, request.texts)
     return what if isinstance(what, bytes) else orjson.dumps(what)
 

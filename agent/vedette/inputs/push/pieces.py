@@ -5,9 +5,9 @@ cut before: ``records`` makes of a request many of the same make, each with some
 that follow each other. A run of children of LIMIT bytes is found by one match of a regular expression, and read by
 orjson, which alone decides what is JSON. A ``None`` among what is yielded is the event loop's turn.
 
-A record may have MAX_EVENT bytes, else it is given as the bytes that were sent (and is cut as any long event); what is
-beside records, ABOUT_BYTES. The expressions have no nested quantifier that could fail behind what it took, so
-they are linear. Possessive groups would say it more simply, and are wrong in Python 3.11.2 (gh-106052).
+A record may have MAX_EVENT bytes, or ``most``, else it is given as the bytes that were sent (and is cut as any long
+event); what is beside records, ABOUT_BYTES. The expressions have no nested quantifier that could fail behind what it
+took, so they are linear. Possessive groups would say it more simply, and are wrong in Python 3.11.2 (gh-106052).
 """
 
 from __future__ import annotations
@@ -84,6 +84,13 @@ def bounded(text: bytes, what: str) -> Any:
     if len(text) > FREE and _containers(text) > CONTAINERS:
         raise Refused(413, f"{what} with more than {CONTAINERS} objects and arrays")
     return _loaded(text)
+
+
+def loaded(body: bytes) -> Any:
+    """The value of a body that is read at once: of few values and MAX_EVENT bytes at most; raises Refused."""
+    if len(body) > FREE and (len(body) > MAX_EVENT or body.count(b",") > CONTAINERS):
+        raise Refused(413, f"a body of more than {MAX_EVENT} bytes, or of more than {CONTAINERS} values")
+    return bounded(body, "a body")
 
 
 def _string_end(body: bytes, at: int) -> Generator[None, None, int]:
@@ -267,18 +274,23 @@ def values(body: bytes) -> Generator[tuple[int, int] | None, None, None]:
         at = end
 
 
-def records(body: bytes, path: Sequence[str]) -> Generator[Any, None, None]:
+def records(body: bytes, path: Sequence[str], most: int = MAX_EVENT) -> Generator[Any, None, None]:
     """Objects of the body's make, each with some of the elements of the innermost array of ``path``; in between None,
-    or the bytes of a record that is longer than MAX_EVENT. Raises Refused."""
+    or the first bytes of a record that is longer than ``most``. Raises Refused."""
     if few(body):
         yield _loaded(body)
         return
     at, ends = yield from _opened(body, b"{")
-    yield from _records(body, at, ends, path, lambda part: part)
+    yield from _records(body, at, ends, path, most, lambda part: part)
 
 
 def _records(
-    body: bytes, at: int, ends: dict[int, int], path: Sequence[str], whole: Callable[[dict[str, Any]], Any]
+    body: bytes,
+    at: int,
+    ends: dict[int, int],
+    path: Sequence[str],
+    most: int,
+    whole: Callable[[dict[str, Any]], Any],
 ) -> Generator[Any, None, None]:
     name = path[0]
     about = dict[str, Any]()
@@ -311,8 +323,8 @@ def _records(
         if not large:
             yield whole({**about, name: _run(body, span, b"[]")})
         elif len(path) > 1 and body[value] == ord("{") and value in ends:
-            yield from _records(body, value, ends, path[1:], lambda part: whole({**about, name: [part]}))
-        elif len(path) == 1 and end - value > MAX_EVENT:
-            yield body[value : value + MAX_EVENT + 1]
+            yield from _records(body, value, ends, path[1:], most, lambda part: whole({**about, name: [part]}))
+        elif len(path) == 1 and end - value > most:
+            yield body[value : value + most + 1]
         else:
             yield whole({**about, name: [bounded(body[value:end], "a record")]})

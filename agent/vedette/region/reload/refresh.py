@@ -35,7 +35,7 @@ from vedette.region.lookups import publish_lookup
 from vedette.region.publish import connected
 from vedette.region.reload.health import Entry, packed
 from vedette.region.reload.settings import Table
-from vedette.region.reload.sources import Content, fetch
+from vedette.region.reload.sources import Content, bounded, fetch
 from vedette.region.sign import public_text
 from vedette.system import documents, foreign
 from vedette.system.durable import write_whole
@@ -131,12 +131,13 @@ class Refresher:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
         try:
-            content = fetch(table, work, last.etag, last.changed)
-            if content is None:
-                content = Content(work, last.digest, {}, last.etag, last.changed)
-            changed = content.digest != last.digest
-            if changed:
-                self._build(table, content, now, 0 if fewer else max(1, rows * table.least if same else 0))
+            with bounded(table):
+                content = fetch(table, work, last.etag, last.changed)
+                if content is None:
+                    content = Content(work, last.digest, {}, last.etag, last.changed)
+                changed = content.digest != last.digest
+                if changed:
+                    self._build(table, content, now, 0 if fewer else max(1, rows * table.least if same else 0))
         except Exception as error:  # whatever a source makes a library raise: the other lookups are refreshed
             source = shown(table.url) if table.url else str(table.path or table.database)
             said = str(error) if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {error}"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
-from contextlib import suppress
+import resource
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -22,6 +23,32 @@ from vedette.region.reload.settings import Table
 from vedette.system.folders import at_once, read_regular
 
 _CHUNK = 1 << 20
+
+
+_LEAST = 512 << 20
+"""Bytes of addresses that the libraries take, whatever the content."""
+_PER_BYTE, _PER_ROW = 8, 1024
+"""The same that content takes at most where it is what it seems to be."""
+
+
+@contextmanager
+def bounded(table: Table) -> Iterator[None]:
+    """Bound the memory that this process takes meanwhile by ``max_bytes`` and ``max_rows``: a row without an end, or a
+    Parquet file that unpacks to a thousand times its size, takes no more. Raises Failed where it would."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    rows = min(table.max_rows, table.max_bytes // _PER_BYTE)
+    more = _LEAST + _PER_BYTE * table.max_bytes + _PER_ROW * rows
+    least = min(limit for limit in (now + more, soft, hard) if limit != resource.RLIM_INFINITY)
+    with suppress(OSError, ValueError):  # a unit's system call filter may forbid it: its MemoryMax holds
+        resource.setrlimit(resource.RLIMIT_AS, (least, hard))
+    try:
+        yield
+    except MemoryError:
+        raise Failed(f"it takes more than {more >> 20:,} MiB of memory (max_bytes, max_rows)") from None
+    finally:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 class Content(NamedTuple):

@@ -61,7 +61,8 @@ class Inputs:
             positions=lambda: context.progress.positions.values(),
             private=self._private,
             recent=partial(read.recent_messages, context.config.agent.raw_dir),
-            memory=context.store,
+            recall=context.store.get,
+            remember=lambda *value: self._loop.run_in_executor(context.writer, context.store.put, *value),
         )
         self._open: dict[str, tuple[Running, asyncio.Task[None]]] = {}
         self._refused: dict[str, tuple[InputSettings, str]] = {}
