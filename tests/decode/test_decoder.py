@@ -579,6 +579,7 @@ def test_servers_say_what_their_groups_give() -> None:
         ("dovecot", "a: a: a: a: a: a: pam(" + f"x,{'1' * 44}" * 22_000 + ",1.1.1.1)"),
         ("sudo", "a : PWD=/" + " ; USER=a ; COMMAND=b" * 45_000),
         ("doas", "a ran command b" + " as root from /" * 60_000),
+        ("pkexec", "a: x [USER=r] [TTY=t] [CWD=/" + "] [COMMAND=/" * 80_000 + "]"),
     ],
 )
 def test_long_lines(program: str, line: str) -> None:

@@ -53,6 +53,23 @@ def test_a_name_that_reads_as_labels() -> None:
         shown = read(LINES["4625"].replace("kim lee", words))
         assert shown.get("TargetUserName") == who
         assert shown.get("IpAddress") != "192.0.2.7"
+    line = LINES["4625"]
+    network = "Network Information:   Source Network Address: 192.0.2.7   Source Port: 1"
+    for name in (network, network[23:], "User: " * 600, f"{'User: ' * 600}{network}", f"Subject: {network}"):
+        for where in ("kim lee", "WS7"):
+            shown = read(line.replace(where, f"x   {name}"))
+            assert (shown.get("IpAddress"), shown.get("IpPort")) == ("203.0.113.9", "49152"), (name[:40], where)
+            assert read(line.replace("203.0.113.9", "-").replace(where, f"x   {name}")).get("IpAddress") is ABSENT
+    share = (
+        "A network share object was checked.   Subject:   Account Name:  kim   Network Information:   Object Type: File"
+        "   Source Address:  203.0.113.9   Source Port:  49152   Share Information:   Share Name:  x   Share Path:  y"
+        f"   Relative Target Name:  {network.replace('Source Network', 'Source')}"
+    )
+    assert said(share, "5145", "P")["IpAddress"] == "203.0.113.9"
+    for tab in ("\t", "#011"):
+        other = {"\t": "#011", "#011": "\t"}[tab]
+        name = f"x{other}User{other}Success Audit{other}DC01{other}Logon{other}{other}t"
+        assert read(line.replace("\t", tab).replace("EXAMPLE\\kim", name)).get("Computer") == "w1.example.com"
     command = LINES["4688"].replace('"whoami: x"', "x  Token Elevation Type indicates  evil")
     assert str(read(command).get("CommandLine")).endswith("evil")
 

@@ -246,10 +246,10 @@ class Record:
     @property
     def host(self) -> str | None:
         """The host the event is about: as its header or its fields say, else the peer it came from."""
-        if (header := self.header) is not None and header.host:
-            return header.host
+        if (header := self.header) is not None and (header.host or _is_contained(header)):
+            return header.host or self.peer
         if self._structured() is not None:
-            for name in _HOST_FIELDS:
+            for name in HOST_FIELDS:
                 value = self.get(name)
                 if isinstance(value, str) and value:
                     return value
@@ -417,7 +417,7 @@ class Record:
         if shape is Kind.SYSLOG:
             header = self.header
             start = 0 if header is None else header.message_start
-            at = _JSON_MESSAGE.match(data, start) if data[start : start + 1] in syslog.JSON_FIRST else None
+            at = JSON_MESSAGE.match(data, start) if data[start : start + 1] in syslog.JSON_FIRST else None
             if at is None:
                 return _NO_FIELDS
             data = data[at.end() - 1 : None if header is None else header.message_end]
@@ -461,6 +461,8 @@ class Record:
         if event is None:
             message = self._message()
             fields = dict(self._more()) if self._form() is not None else self._read(message)
+            if header is not None and _is_contained(header):
+                fields = _of_no_container(fields)
             fields["message"] = message
         elif header is not None or type(event) is _Whole:
             fields["message"] = self._message()
@@ -472,6 +474,7 @@ class Record:
                 fields.update(self._read(text))
             fields.update(journal)
             fields.update(self._more())
+            fields = fields if CONTAINERS.isdisjoint(event) else _of_no_container(fields)
             fields.update(event)
         if header is not None:
             if header.app is not None and header.app.startswith("%"):
@@ -510,6 +513,21 @@ def heads(field: str) -> set[str]:
     return names
 
 
+def head_of(name: str) -> str:
+    """The first part of a name, however it is written: ``container`` of ``_Container.id``."""
+    return name.lstrip("_").partition(".")[0].lower()
+
+
+def _is_contained(header: syslog.Header) -> bool:
+    """Whether a container printed what is behind the header: it says nothing of host and container, as whoever runs in
+    it chose every word."""
+    return not CONTAINERS.isdisjoint(header.structured_data)
+
+
+def _of_no_container(fields: dict[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in fields.items() if head_of(name) not in CONTAINERS}
+
+
 def _plain_peer(fields: dict[str, Any]) -> dict[str, Any]:
     """``fields`` with ``src_ip`` as programs' rows give it."""
     if isinstance(address := fields.get("src_ip"), str):
@@ -532,9 +550,11 @@ under another name (CEF, the audit log, Fortinet, nginx's error log)."""
 _LEADS = frozenset((b"\0", BOM_UTF8[:1]))
 """What stands before an event and is no part of it: a byte order mark, the hole before what is written to a truncated
 file."""
-_JSON_MESSAGE = re.compile(rb"\s*(?:@cee: ?)?\{")
+JSON_MESSAGE = re.compile(rb"\s*(?:@cee: ?)?\{")
 """Begins with one of ``syslog.JSON_FIRST``."""
-_HOST_FIELDS = ("hostname", "host", "host.name", "_HOSTNAME", "Computer", "device_id", "device", "hostIdentifier")
+HOST_FIELDS = ("hostname", "host", "host.name", "_HOSTNAME", "Computer", "device_id", "device", "hostIdentifier")
+CONTAINERS = frozenset(("kubernetes", "docker", "container", "container_id", "container_name"))
+"""First parts of names, and elements of a header, that say which container printed what stands beside them."""
 _FORMAT_HOSTS = ("hostname", "Computer", "dvchost", "deviceHostName")
 _DEVICE_HOSTS = ("devname", "fw", "device_name")
 

@@ -93,9 +93,10 @@ SUDO_REST = (
     r"(?:COMMAND=(?P<command>[^ ]*(?: (?!; (?:SIGNAL=\w{1,16}(?: ; EXIT=\d{1,10})?|EXIT=\d{1,10})$)[^ ]*)*)"
     r"(?: ; SIGNAL=(?P<signal>\w+))?(?: ; EXIT=(?P<exit>\d+))?)?"
 )
+SUDO_CONTINUED = rf"{_BY_USER}\(command continued\) (?P<command>.*)"
+"""A piece may hold any text, as it is the user's."""
 SUDO = (
-    # A piece may hold any text, as it is the user's.
-    rf"{_BY_USER}\(command continued\) (?P<command>.*)",
+    SUDO_CONTINUED,
     # Each part may be missing, also COMMAND, in the first piece of a record that is cut.
     rf"{_BY_USER}(?:(?!{_PART})(?>(?P<reason>.*?) ; (?={_PART})))?(?={_PART})"
     rf"(?:HOST=\S+{_NEXT})?(?:TTY=(?P<tty>\S+){_NEXT})?(?:CHROOT=(?>(?P<chroot>.*?){_NEXT}))?"

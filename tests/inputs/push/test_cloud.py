@@ -18,6 +18,7 @@ from vedette.inputs.push import cloud
 from vedette.inputs.push.base import Refused, Request
 from vedette.inputs.push.cloud import CLOUD
 from vedette.model.counters import Counters
+from vedette.model.event import MAX_EVENT
 
 ID = "ed4acda5-034f-9f42-bba1-f29aea6d7d8f"
 AUDIT = {"logName": "projects/p/logs/cloudaudit.googleapis.com%2Factivity", "protoPayload": {"methodName": "m"}}
@@ -61,6 +62,18 @@ def test_a_large_delivery() -> None:
     assert len(read("/firehose", firehose(lines))[0]) == 90_000
 
 
+@pytest.mark.parametrize("size", [780_000, 790_000, 1_024_000, MAX_EVENT, 2 * MAX_EVENT, 4 * MAX_EVENT])
+@pytest.mark.parametrize("escaped", [False, True])
+def test_a_large_record(size: int, escaped: bool) -> None:
+    """Of the size of an event, and above, which is cut as any, beside others; none is refused, nor the others."""
+    large = (b"\xff" * size).replace(b"\xff\xff", b"?\xff")
+    body = json.dumps(firehose(b"a", large, b"b"))
+    events, said = read("/firehose", (body.replace("/", "\\/") if escaped else body).encode())
+    assert (said.status, len(events), events[0], events[2]) == (200, 3, b"a", b"b")
+    assert events[1] == large[: MAX_EVENT + 1][: len(events[1])]
+    assert len(events[1]) >= min(size, MAX_EVENT)
+
+
 def test_messages_of_pubsub() -> None:
     """A message is its data; one without data is what is beside. Any status of success acknowledges it."""
     for data in (json.dumps(AUDIT).encode(), gzip.compress(json.dumps(AUDIT).encode())):
@@ -68,6 +81,24 @@ def test_messages_of_pubsub() -> None:
         assert (objects(events), said.status, said.body) == ([AUDIT], 204, b"")
     (event,), _ = read("/pubsub", {"message": {"attributes": {"a": "b"}, "messageId": "7"}, "subscription": "s"})
     assert json.loads(event)["attributes"] == {"a": "b"}
+
+
+def test_a_large_message_of_pubsub() -> None:
+    """Its data are read as those of a small one, however they are written in JSON; what else is long is refused."""
+    lines = [b"line \xff\xff\xff%06d" % number for number in range(90_000)]
+    message = pubsub(b"\n".join(lines))
+    assert "/" in message["message"]["data"]
+    for body in (json.dumps(message), json.dumps(message, indent=1).replace("/", "\\/")):
+        events, said = read("/pubsub", body.encode())
+        assert (events == lines, said.status) == (True, 204)
+    beside: dict[str, Any] = {"attributes": {"data": "a" * 50_000}, "messageId": "7"}
+    assert read("/pubsub", {"message": {**beside, "data": "eA=="}})[0] == [b"x"]
+    for wrong in (beside, {"data": "", "x": "a" * (2 * MAX_EVENT)}, {"data": "eA==", "x": [1] * 100_000}):
+        with pytest.raises(Refused) as caught:
+            read("/pubsub", {"message": wrong})
+        assert caught.value.status == 413
+    with pytest.raises(Refused, match="base64"):
+        read("/pubsub", {"message": {"data": "%" * 50_000}})
 
 
 @pytest.mark.parametrize(
@@ -79,6 +110,7 @@ def test_messages_of_pubsub() -> None:
         ("/firehose", {"requestId": ID, "records": [{"data": "%%%"}]}, 400),
         ("/firehose", {"requestId": ID, "records": [{"x": 1}]}, 400),
         ("/firehose", {"requestId": ID, "records": [7]}, 400),
+        ("/firehose", {"requestId": ID, "records": [{"x": "y" * MAX_EVENT * 3}]}, 400),
         ("/firehose", firehose(gzip.compress(b"x" * 999)[:20]), 400),
         ("/firehose", firehose(b"\x1f\x8b no gzip"), 400),
         ("/pubsub", {"message": "x"}, 400),

@@ -7,7 +7,8 @@
 
 The text names its values by labels (``Account Name:``), many of them more than once: under a heading (``Subject:``). By
 label and heading they get the names that they have in the event's data (``table.RENDERED``). A label that comes twice
-under a heading is perhaps part of another's value: it gives all of them, but of an address none.
+under a heading is perhaps part of another's value: it gives all of them. Of an address the last is the event's, as the
+names that others choose stand before it; of a share's access, which ends with such a name, the first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import tzinfo
-from itertools import islice
 
 from vedette.decode.formats import eventxml
 from vedette.decode.formats.base import Fields, Seen
@@ -23,7 +23,8 @@ from vedette.decode.formats.table import RENDERED, SNARE_HEAD
 from vedette.decode.values import text_of
 from vedette.model.times import dated
 
-MAX_LABELS = 256
+MAX_LABELS = 512
+"""Half of them the first, half the last: a name can hide none."""
 HEADINGS = frozenset(
     (
         *("Subject", "Creator Subject", "Target Subject", "New Logon", "Account For Which Logon Failed", "Target"),
@@ -84,7 +85,6 @@ _EXPLAINED = (
     "Certificate infor",
 )
 """How what follows the last value begins."""
-_TAB = re.compile(r"\t|#011")
 _COUNTER = 64
 """Characters of the counter, which follows the text."""
 _REPORTED = re.compile(
@@ -94,16 +94,19 @@ _REPORTED = re.compile(
 _TIME = re.compile(r"\w{3} (\w{3}) +(\d{1,2}) (\d\d:\d\d:\d\d) (\d{4})")
 _NOTHING = ("", "-", "N/A")
 _ADDRESSES = ("IpAddress", "IpPort", "SourceIp", "DestinationIp", "SourceAddress", "DestAddress")
+_SHARES = ("5140", "5145")
 _OWN_SUBJECT = ("4634", "4647")
 """Events whose ``Subject`` is what they are about."""
 
 
 def read_snare(message: str) -> Fields:
     """The fields of one message of Snare's."""
-    parts = _TAB.split(message.strip(), len(SNARE_HEAD) + 1)[1:]
+    message = message.strip()
+    tab = "\t" if message.startswith("MSWinEventLog\t") else "#011"
+    parts = message.split(tab, len(SNARE_HEAD) + 1)[1:]
     fields: Fields = {name: part for name, part in zip(SNARE_HEAD, parts, strict=False) if part not in _NOTHING}
     text = parts[-1].rstrip() if len(parts) > len(SNARE_HEAD) else ""
-    end = max(text.rfind("\t"), text.rfind("#011"))
+    end = text.rfind(tab)
     return _complete(fields, text[:end] if len(text) - _COUNTER < end and " " not in text[end:] else text)
 
 
@@ -129,9 +132,11 @@ def said(text: str, event_id: str, provider: str) -> Fields:
         end = text.rfind(_SCRIPT_END, script.end())
         return {"ScriptBlockText": text[script.end() : len(text) if end < 0 else end].rstrip()}
     is_sysmon = provider.lower().endswith("sysmon")
-    labels = list(islice((_SYSMON if is_sysmon else _WINDOWS).finditer(text), MAX_LABELS))
+    labels = list((_SYSMON if is_sysmon else _WINDOWS).finditer(text))
+    del labels[MAX_LABELS // 2 : -MAX_LABELS // 2]
     fields: Fields = {}
     seen: set[tuple[str, str]] = set()
+    addresses: set[str] = set()
     heading = ""
     for i, label in enumerate(labels):
         last = i + 1 == len(labels)
@@ -143,14 +148,16 @@ def said(text: str, event_id: str, provider: str) -> Fields:
         twice = (heading, name) in seen
         seen.add((heading, name))
         for field in (name,) if is_sysmon else _names(name, heading, event_id):
-            if twice and field in _ADDRESSES:
-                fields.pop(field, None)
+            if field in _ADDRESSES:
+                if event_id not in _SHARES or field not in addresses:
+                    addresses.add(field)
+                    fields[field] = value
             elif twice:
                 before = fields.get(field, [])
                 fields[field] = [*(before if isinstance(before, list) else [before]), value]
             elif value not in _NOTHING:
                 fields[field] = value
-    return fields
+    return {name: value for name, value in fields.items() if name not in _ADDRESSES or value not in _NOTHING}
 
 
 def _explained(text: str) -> int:

@@ -16,12 +16,18 @@ from typing import Any
 import orjson
 
 from vedette.inputs.http_reader import Body, unpacked
-from vedette.inputs.push.base import Answer, Protocol, Reading, Refused, Request, answer, loaded, member
+from vedette.inputs.push.base import Answer, Protocol, Reading, Refused, Request, answer, member
 from vedette.inputs.push.lines import parted
-from vedette.inputs.push.pieces import records
+from vedette.inputs.push.pieces import FREE, loaded, records
+from vedette.model.event import MAX_EVENT
 
 UNPACKED = 64 << 20
 """Bytes that the data of a request may have, unpacked; those of a record ``max_body``."""
+_STEP = 1 << 20
+"""Of base64, decoded at once."""
+_long_data = re.compile(rb'"data"[ \t\r\n]*:[ \t\r\n]*"([^"]{%d})' % FREE).search
+_MOST = MAX_EVENT * 8 // 3 + 1024
+"""Bytes of a record of Firehose's: an event in base64, of which each letter may be escaped. What is longer is cut."""
 _GZIP = b"\x1f\x8b"
 _ID = "x-amz-firehose-request-id"
 
@@ -44,9 +50,10 @@ def _read(request: Request) -> Reading:
 
 def _firehose(request: Request) -> Generator[tuple[dict[str, Any], bytes | None], None, None]:
     """What stands beside the records, and the data of each; None is the event loop's turn."""
-    for part in records(request.body, ("records",)):
+    for part in records(request.body, ("records",), _MOST):
         if isinstance(part, bytes):
-            raise Refused(413, "a record of more than 1 MiB")
+            text = part.partition(b'"data"')[2].partition(b'"')[2].partition(b'"')[0].replace(b"\\/", b"/")
+            part = {"records": [{"data": text[: len(text) // 4 * 4].decode("ascii", "replace") or None}]}
         if part is None:
             yield {}, None
             continue
@@ -55,10 +62,25 @@ def _firehose(request: Request) -> Generator[tuple[dict[str, Any], bytes | None]
 
 
 def _pubsub(request: Request) -> Generator[tuple[dict[str, Any], bytes | None], None, None]:
-    message = member(loaded(request.body), "message", dict, "the body")
+    """The data of the one message, or, where it has none, the message; long data are cut out, and decoded in steps."""
+    body, data = request.body, b""
+    if (long := _long_data(body)) and (end := body.find(b'"', long.end())) > 0:
+        data = body[long.start(1) : end].replace(b"\\/", b"/")
+        body = body[: long.start(1)] + body[end:]
+    yield {}, None
+    message = member(loaded(body), "message", dict, "the body")
     if not message:
         raise Refused(400, "the body has no message")
-    yield {}, _decoded(message, "the message") if message.get("data") else orjson.dumps(message)
+    if data and "data" not in message:
+        raise Refused(413, "data that are not the message's are long")
+    if not data or message["data"]:
+        yield {}, _decoded(message, "the message") if message.get("data") else orjson.dumps(message)
+        return
+    parts = list[bytes]()
+    for at in range(0, len(data), _STEP):
+        parts.append(_decoded({"data": data[at : at + _STEP].decode("latin-1")}, "the message"))
+        yield {}, None
+    yield {}, b"".join(parts)
 
 
 def _decoded(value: object, where: str) -> bytes:
