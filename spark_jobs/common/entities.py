@@ -92,8 +92,6 @@ class Usual:
     """Below the level high who goes about; of the other levels what rules it is used to. Few, broadcast."""
     back: DataFrame
     """Cells below the level high that keep coming back. Few, broadcast."""
-    sites: int
-    """All that have alerts."""
     days: int
     """Since there is a history."""
 
@@ -134,10 +132,10 @@ def usual(rows: DataFrame, first: date, days: Sequence[str], since: date | None 
     cells = materialised(numbers.agg(F.bit_or("bit").alias("days"), F.bool_or(whole).alias("whole")))
     bits = [(date.fromisoformat(day) - first).days for day in days]
     met = [F.count_if(F.shiftright("days", bit).bitwiseAND(F.lit(1)) == 1).alias(f"on_{bit}") for bit in bits]
-    counts = cells.agg(F.count_distinct("place").alias("sites"), *met).collect()[0]
+    counts = cells.agg(F.lit(0), *met).collect()[0]
     bits = _history(bits, [counts[f"on_{bit}"] for bit in bits])
     asked, back = _by_past(cells, bits, recent) if len(bits) >= MIN_HISTORY else _by_spread(cells)
-    return Usual(cells, F.broadcast(materialised(asked)), F.broadcast(materialised(back)), counts["sites"], len(bits))
+    return Usual(cells, F.broadcast(materialised(asked)), F.broadcast(materialised(back)), len(bits))
 
 
 def _history(bits: list[int], met: Sequence[int]) -> list[int]:

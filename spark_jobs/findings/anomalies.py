@@ -126,7 +126,8 @@ def bursts(
     lone = (F.col("peak") >= F.greatest(F.lit(LONE), 2 * F.col("fold"))) & (alone >= MIN_LONE_SCORE)
     limit = F.when(F.col("own_median").isNull(), MIN_SCORE).otherwise(MIN_YOUNG_SCORE)
     many = (F.col("alerts") >= F.greatest(F.lit(MIN_BURST), 2 * F.col("had"))) & (proper >= limit)
-    wide = (spread >= F.greatest(F.lit(MIN_BURST * 11 / 12), 2 * F.col("had"), F.col("own_fold"))) & (rest >= limit)
+    few = F.greatest(F.lit(MIN_BURST * 11 / 12), 2 * F.col("had"), F.least("own_fold", "common"))
+    wide = (spread >= few) & (rest >= limit)
     most = F.greatest(F.when(lone, alone).otherwise(rest), F.when(many, proper))
     loud = compared.withColumn("score", F.least(most, F.lit(MAX_SCORE))).where(lone | many | wide)
     clock = loud.where("late = 0")
@@ -161,10 +162,10 @@ def _with_habits(hours: DataFrame, before: DataFrame) -> DataFrame:
     here = most.groupBy(*WHAT).agg(nth("most", HABIT).alias("had"))
     folds = most.groupBy("rule_id", "day").agg(F.max("peak").alias("peak")).groupBy("rule_id")
     rules = folds.agg(nth("peak", HABIT).alias("own_fold"), F.max("peak").alias("most"))
-    common = rules.agg(nth("most", COMMON).alias("fold"))
+    common = rules.agg(nth("most", COMMON).alias("common"))
     of_rules = F.broadcast(rules.select("rule_id", "own_fold"))
     met = hours.join(here, WHAT, "left").join(of_rules, "rule_id", "left").crossJoin(F.broadcast(common))
-    return met.fillna(0, ["had", "own_fold"]).withColumn("fold", F.greatest("own_fold", "fold"))
+    return met.fillna(0, ["had", "own_fold"]).withColumn("fold", F.greatest("own_fold", "common"))
 
 
 def _since_they_began(hours: DataFrame, wanted: Period) -> DataFrame:

@@ -68,7 +68,8 @@ _PLACE = ["fleet", "site"]
 def telling(seen: DataFrame, days: int) -> DataFrame:
     """``seen`` with whether its rule is ``telling`` of that kind of entity: not met by ``CROWD`` or more, that are at
     several sites, on as many of the ``days`` as make it usual; a critical one always is."""
-    met = seen.groupBy("kind", "rule_id", "date").agg(F.count_distinct("value", "scope").alias("who"))
+    begun = seen.groupBy("kind", "rule_id", "value", "scope").agg(F.min("date").alias("date"))
+    met = begun.groupBy("kind", "rule_id", "date").agg(F.count("*").alias("who"))
     often = max(min(MIN_HISTORY, days), USUAL_SHARE * days)
     daily = met.where(F.col("who") >= CROWD).groupBy("kind", "rule_id").count().where(F.col("count") >= often)
     common = F.broadcast(materialised(daily.select("kind", "rule_id", F.lit(True).alias("common"))))
@@ -118,9 +119,11 @@ def _gathered(visits: DataFrame, by: Sequence[str], now: datetime) -> DataFrame:
     order = Window.partitionBy(*by).orderBy("first_time", *_PLACE, "rule_id")
     number, of = F.row_number().over(order), F.count("*").over(Window.partitionBy(*by))
     named = (number <= MAX_STEPS // 2) | (number > of - MAX_STEPS // 2)
-    first_tactic = F.array_min(F.transform(F.filter("tactics", lambda tactic: tactic.isin(*TACTICS)), _place))
+    reached = F.transform(F.filter("tactics", lambda tactic: tactic.isin(*TACTICS)), _place)
     step = F.struct(F.col("first_time").alias("time"), *_PLACE, "rule_id", "tactic", "alerts")
-    staged = visits.withColumn("tactic", F.get(_tactics(), first_tactic - 1))
+    first, last = (F.get(_tactics(), end(reached) - 1) for end in (F.array_min, F.array_max))
+    staged = visits.withColumns({"tactic": first, "furthest": last})
+    severe = F.col("rank") > LEVELS.index(SEVERE[0])
     ranked = staged.withColumn("step", F.when(named, step))
     whole = ranked.groupBy(*by).agg(
         F.min("first_time").alias("first_seen"),
@@ -128,7 +131,8 @@ def _gathered(visits: DataFrame, by: Sequence[str], now: datetime) -> DataFrame:
         F.sum("alerts").alias("alerts"),
         F.sum("matches").alias("matches"),
         F.max("rank").alias("rank"),
-        F.collect_set(F.when(F.col("rank") > LEVELS.index(SEVERE[0]), F.coalesce("tactic", F.lit("")))).alias("severe"),
+        F.collect_set(F.when(severe, F.coalesce("tactic", F.lit("")))).alias("severe"),
+        F.collect_set(F.when(severe, F.col("furthest"))).alias("reached"),
         F.sort_array(F.collect_set(F.concat_ws("/", *_PLACE))).alias("sites"),
         F.sort_array(F.collect_set("rule_id")).alias("rules"),
         F.sort_array(F.array_distinct(F.flatten(F.collect_set("techniques")))).alias("techniques"),

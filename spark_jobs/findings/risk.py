@@ -18,11 +18,11 @@ rule that names one alone, next to 0 for one that names all. An entity at severa
 where it is highest; the place of a site is the whole of all fleets.
 
 **Surprise** (``findings.surprise``) is how little the fleet and the site are used to the rule: what is seen every day
-somewhere says next to nothing. Who is at most of the sites (``root``, an account that patches) is nobody in particular,
+somewhere says next to nothing. Who is at most of the sites day by day (``root``, ``SYSTEM``) is nobody in particular,
 and has no row; its hosts and sites have theirs.
 
-**Days before** do not count on a day on which the rule names the entity at a site for the first time, or in
-``STEADY_HOURS`` of its hours: to move on, or to report by day and by night, is no repetition.
+**Days before** do not count on a day on which the rule names the entity at a site for the first time: to move on is no
+repetition.
 
 **Breadth** is of an entity's first alert of a rule ``1 + m / (m + BREADTH)``, below 2, where ``m`` is the number of
 rules that it first met on earlier days, each counted by its rarity: who goes on day by day to what is new and unusual
@@ -42,7 +42,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.common.attack import TACTICS
-from spark_jobs.common.entities import CRITICAL_DAYS, EVERYWHERE, LEVELS, MANY_SITES, WHO, scope
+from spark_jobs.common.entities import CRITICAL_DAYS, EVERYWHERE, LEVELS, MANY_SITES, MIN_HISTORY, WHO, scope
 from spark_jobs.common.islands import identity
 from spark_jobs.findings.surprise import habits, surprise
 from spark_jobs.findings.weight import ATTEMPTS
@@ -81,10 +81,6 @@ A false positive of every day does not, and stands among the critical alerts."""
 
 CRITICALITY = {1: 0.5, 2: 0.75, 3: 1.0, 4: 1.5, 5: 2.0}
 """By the owner's number; one outside of them, or none, is as 3."""
-
-STEADY_HOURS = 16
-"""Of a day in which a rule names an entity, from which on that day counts as the first: what reports by day and by
-night is a program."""
 
 MAX_SITES = 20
 """Of a contribution that are compared with those of others."""
@@ -140,7 +136,6 @@ def cells(entities: DataFrame, hosts: DataFrame, windows: DataFrame) -> DataFram
             F.sum("alerts").alias("alerts"),
             F.min("first_time").alias("first_time"),
             F.max("last_time").alias("last_time"),
-            F.bit_count(F.bit_or(F.expr("shiftleft(1, hour(last_time))"))).alias("hours"),
             F.max("rarity").alias("rarity"),
             F.max(surprise(F.col("day"))).alias("surprise"),
         )
@@ -160,19 +155,19 @@ def cells(entities: DataFrame, hosts: DataFrame, windows: DataFrame) -> DataFram
             F.max("rarity").alias("rarity"),
             F.max("surprise").alias("surprise"),
             F.max("new_place").alias("new_place"),
-            F.max("hours").alias("hours"),
             F.slice(F.sort_array(F.collect_set("at")), 1, MAX_SITES).alias("sites"),
         )
     )
 
 
 def _nobody(every: DataFrame) -> DataFrame:
-    """Entities that are at more than ``EVERYWHERE`` of ``MANY_SITES`` sites or more: no actor, but a name that all
-    have. What hosts and sites saw of them stays."""
-    pairs = every.where(F.col("kind").isin(*KINDS)).select(*WHO, "at").distinct()
-    there = every.agg(F.count_distinct("at").alias("every"))
-    named = pairs.groupBy(*WHO).agg(F.count("*").alias("sites")).crossJoin(F.broadcast(there))
-    return named.where((F.col("every") >= MANY_SITES) & (F.col("sites") > EVERYWHERE * F.col("every"))).select(*WHO)
+    """Entities that are at more than ``EVERYWHERE`` of ``MANY_SITES`` sites or more on ``MIN_HISTORY`` days: no actor,
+    but a name that all have. What hosts and sites saw of them stays."""
+    pairs = every.where(F.col("kind").isin(*KINDS)).select(*WHO, "at", "day").distinct()
+    there = every.select("at", "day").distinct().groupBy("day").agg(F.count("*").alias("every"))
+    met = pairs.groupBy(*WHO, "day").agg(F.count("*").alias("sites")).join(F.broadcast(there), "day")
+    days = met.where((F.col("every") >= MANY_SITES) & (F.col("sites") > EVERYWHERE * F.col("every"))).groupBy(*WHO)
+    return days.count().where(F.col("count") >= MIN_HISTORY).select(*WHO)
 
 
 def _rarity(every: DataFrame) -> DataFrame:
@@ -235,8 +230,7 @@ def _base() -> Column:
     for number, factor in CRITICALITY.items():
         worth = F.when(F.col("criticality") == number, factor).otherwise(worth)
     level = F.get(F.array(*map(F.lit, LEVEL_POINTS)), F.col("rank"))
-    again = ~F.col("new_place") & (F.col("hours") < STEADY_HOURS)
-    repeated = F.when(~again, 1.0).otherwise(F.pow(F.lit(REPEAT), F.col("turn") - 1))
+    repeated = F.when(F.col("new_place"), 1.0).otherwise(F.pow(F.lit(REPEAT), F.col("turn") - 1))
     named = F.col("rarity") * F.col("surprise") * F.col("breadth") * F.col("confidence")
     return level * stage * novelty * named * worth * repeated
 
@@ -261,7 +255,7 @@ def scored(rows: DataFrame, now: datetime, half_life: int, past: Sequence[dateti
     contribution = F.struct(
         "order", (F.col("cents") / 100).alias("points"), F.col("last_time").alias("time"), "rule_id",
         F.get(F.array(F.lit(""), *map(F.lit, LEVELS)), F.col("rank")).alias("level"), "tactic", "alerts",
-        "turn", "hours", "new_place", "sites", "new_tactic", "confidence", "criticality", "rarity", "surprise",
+        "turn", "new_place", "sites", "new_tactic", "confidence", "criticality", "rarity", "surprise",
         "breadth",
     )  # fmt: skip
     before = [

@@ -38,4 +38,5 @@ def surprise(day: Column) -> Column:
     """Of an alert on ``day``, beside ``habits``."""
     number = F.unix_date(F.to_date(day))
     had = F.size(F.filter("days", lambda other: other < number))
-    return F.col("fleet") * F.pow(1 - had / (number - F.col("first") + SETTLING), F.lit(2))
+    seen = F.greatest(number - F.col("first"), F.lit(0))  # an entity's counts may be older than those of its site
+    return F.col("fleet") * F.pow(1 - had / (seen + SETTLING), F.lit(2))

@@ -45,7 +45,9 @@ may be an attack."""
 SCANNED_SITES = 8
 OUTSIDE = {"ip", "domain", "user_agent"}
 SOFTWARE = {"user_agent", "hash", "domain"}
-INTRUDES = {"credential-access", "lateral-movement", "collection", "exfiltration", "impact"}
+INTRUDES = {
+    "credential-access", "lateral-movement", "collection", "command-and-control", "exfiltration", "impact"
+}  # fmt: skip
 """What no program does because it is new: an update that does has been tampered with."""
 
 UNIFORM = 0.75
@@ -54,26 +56,20 @@ UNIFORM = 0.75
 HELD = "held back: "
 """Begins the reason of what is no attack though evidence is there."""
 
-NEARLY_ALL = 0.75
-"""Share of ``MANY_SITES`` sites or more, of which no attack takes so many in 24 hours by the same rules, none of them
-critical: whoever goes from site to site by hand takes weeks."""
 
-
-def decoy(way: Way, sites: int) -> str:
-    """Say what it is in place of an attack; empty when it may be one. ``sites`` are all that have alerts."""
+def decoy(way: Way) -> str:
+    """Say what it is in place of an attack; empty when it may be one."""
     kinds, tactics = {entity["kind"] for entity in way["entities"]}, set(way["tactics"])
     severe, grave = way["level"] in SEVERE, way["level"] == "critical"
     # A rule of several tactics, such as a port scan, says the first of them.
     first = {stage["tactic"] for stage in way["story"]} - {""}
     outside = "ip" in kinds and kinds <= OUTSIDE and first <= GUESSES
-    tries = set(way["severe"]) <= ATTEMPTS and len(way["sites"]) >= SCANNED_SITES
+    tries = set(way["severe"]) <= ATTEMPTS and set(way["reached"]) <= GUESSES and len(way["sites"]) >= SCANNED_SITES
     if first and not grave and (tactics <= SCANNING or (outside and (tries or not severe))):
         return "scan"
     wide = len(way["sites"]) >= MANY_SITES
     software = kinds <= SOFTWARE or (wide and kinds <= {*SOFTWARE, "user"} and kinds & SOFTWARE)
-    installed = software and not severe and not tactics & INTRUDES
-    service = kinds == {"user"} and wide and way["at_once"] >= NEARLY_ALL * sites
-    if _alike(way) >= UNIFORM and (installed or (service and not grave)):
+    if software and not severe and not tactics & INTRUDES and _alike(way) >= UNIFORM:
         return "roll-out"
     return "" if severe or way["level"] == "medium" else "low level only"
 

@@ -105,9 +105,9 @@ def write(
             usual.days,
             MIN_HISTORY,
         )
-    seen = moves.telling(materialised(suspects(here, usual)), usual.days)
+    seen = moves.telling(materialised(suspects(here, usual)), min(usual.days, len(asked.days)))
     each = find(spark, tables, seen, lookups, wanted.now)
-    ways = [withheld(way, what) if (what := way["held"] or decoy(way, usual.sites)) else weighed(way) for way in each]
+    ways = [withheld(way, what) if (what := way["held"] or decoy(way)) else weighed(way) for way in each]
     text = _write(tables, named(ways, before, wanted, asked), before, wanted)
     if held := Counter(way["held"] for way in ways if way["held"]):
         text += f"; held back: {held_back(held)}"

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import TypeAlias
 
 from spark_jobs.common.attack import caption
-from spark_jobs.common.entities import CRITICAL_DAYS
+from spark_jobs.common.entities import CRITICAL_DAYS, LEVELS
 from spark_jobs.common.period import Period
 from spark_jobs.common.plain import ago, many, short
 from spark_jobs.report.accounts import Accounts
@@ -200,16 +200,17 @@ def _risks(screen: Screen) -> Iterator[Pointer]:
     def lately(risk: Line) -> float:
         return float(sum(part["points"] for part in risk.contributions if part["time"] >= screen.period.start))
 
-    # What is still over, and of which nothing has come since, was shown then.
-    for risk in sorted(unnamed_risks(screen.findings), key=lambda risk: (risk.kind == "site", -lately(risk)))[
-        :MAX_RISKS
-    ]:
+    incidents = [(risk, belonging(screen.findings, risk)) for risk in unnamed_risks(screen.findings)]
+    # What is still over, and of which nothing has come since, was shown then. A small one may lead to a large one.
+    incidents.sort(key=lambda both: (both[0].kind == "site", -max(map(lately, [both[0], *both[1]]))))
+    for risk, others in incidents[:MAX_RISKS]:
         where = f" at {risk.scope}" if risk.scope else ""
         text = f"{risk.kind} {short(risk.value)}{where}: {_matters(screen, risk)}"
-        others = [other for other in screen.findings.risks.items if other.leader == risk.risk_id != other.risk_id]
         note = f"with {others[0].kind} {short(others[0].value)}" if others else ""
         note += f" and {many(len(others) - 1, 'other')}" if len(others) > 1 else ""
-        yield Pointer(risk.level, "risk", text, "risk", note, risk.first_seen, risk.last_seen)
+        level = max((each.level for each in (risk, *others)), key=lambda level: ("", *LEVELS).index(level or ""))
+        times = [time for each in (risk, *others) for time in (each.first_seen, each.last_seen)]
+        yield Pointer(level, "risk", text, "risk", note, min(times), max(times))
 
 
 def _matters(screen: Screen, risk: Line) -> str:
@@ -290,11 +291,17 @@ def unnamed_risks(findings: Findings) -> list[Line]:
     named = {(entity["kind"], entity["value"]) for listed in campaigns for entity in listed.entities or ()}
     named |= {(campaign.kind, campaign.value) for campaign in campaigns}
     over = [risk for risk in findings.risks.items if risk.over and not closed(risk, risk.last_seen)]
-    there = {risk.risk_id for risk in over}
-    led = [risk for risk in over if risk.leader == risk.risk_id or risk.leader not in there]
-    unnamed = [risk for risk in led if (risk.kind, risk.value) not in named]
+    unnamed = [risk for risk in over if (risk.kind, risk.value) not in named]
     named_by = _hosts([campaign for campaign in campaigns if not closed(campaign, campaign.last_seen)])
-    return sorted((risk for risk in unnamed if not _explained(risk, named_by)), key=lambda risk: risk.kind == "site")
+    alone = [risk for risk in unnamed if not _explained(risk, named_by)]
+    leads = {risk.risk_id for risk in alone}
+    led = [risk for risk in alone if risk.leader == risk.risk_id or risk.leader not in leads]
+    return sorted(led, key=lambda risk: risk.kind == "site")
+
+
+def belonging(findings: Findings, leader: Line) -> list[Line]:
+    """The others of the incident that ``leader`` leads, the first by score."""
+    return [risk for risk in findings.risks.items if risk.over and risk.leader == leader.risk_id != risk.risk_id]
 
 
 _Spans: TypeAlias = Mapping[tuple[str, str], Sequence[tuple[str, date, date]]]

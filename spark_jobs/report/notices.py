@@ -10,7 +10,7 @@ from spark_jobs.common.attack import caption
 from spark_jobs.common.plain import many, short
 from spark_jobs.report import text
 from spark_jobs.report.figures import Line
-from spark_jobs.report.headline import Report, span, unnamed_risks
+from spark_jobs.report.headline import Report, belonging, span, unnamed_risks
 
 KINDS = {"burst": "Burst", "silence": "Gone quiet", "new_rule": "New rule"}
 """Anomalies that are noticed, and what they are called."""
@@ -25,9 +25,10 @@ def notices(report: Report) -> Iterator[dict[str, Any]]:
     for anomaly in report.findings.anomalies.items:
         if anomaly.kind in KINDS and anomaly.triage.state == "new":
             yield _anomaly(anomaly, report.counts.title(anomaly.rule_id))
-    for risk in unnamed_risks(report.findings):
-        if risk.triage.state == "new":
-            yield _risk(risk, report)
+    for leader in unnamed_risks(report.findings):
+        # Who joins one about which somebody has decided is news.
+        those = [leader] if leader.triage.state == "new" else belonging(report.findings, leader)
+        yield from (_risk(risk, report) for risk in those if risk.triage.state == "new")
 
 
 def digest(report: Report) -> dict[str, Any]:

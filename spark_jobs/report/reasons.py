@@ -79,8 +79,6 @@ def of_contribution(kind: str, part: dict[str, Any]) -> str:
             yield "first of this rule"
         if part["turn"] > 1:
             yield f"day {part['turn']} of this rule" + (", first at a site" if part["new_place"] else "")
-        if part["hours"] >= risk.STEADY_HOURS:
-            yield "by day and by night"
         if kind in ("host", "site") and part["tactic"] in ATTEMPTS and part["level"] != LEVELS[-1]:
             yield "an attempt"
         if part["confidence"] < 1:

@@ -10,12 +10,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.inputs.intake import Bin
 from tests.inputs.test_tail import LINGER, POLL, append, tailing
 from tests.waits import eventually, until
-from vedette.model.counters import Log
 
 GLOBS = [("app.log*",), ("*",), ("app*.log*",), ("app.log", "app.log*"), ("*.log",)]
 
@@ -97,18 +95,18 @@ async def test_the_first_start_and_then(folder: Path, globs: tuple[str, ...], ki
         rotation.rotate()
     rotation.write(3)
     for life in range(3):
-        with capture_logs() as logs:
-            async with tailing(bin, *(folder / glob for glob in globs)) as tail:
-                await eventually("the lines", lambda: len(bin.events) >= len(rotation.written))
-                for _ in range(life):
-                    rotation.write(2)
-                    rotation.rotate()
-                    await tail.polled()
-                rotation.write(1)
-                await eventually("the lines", lambda: bin.events[-1] == rotation.written[-1])
-                await tail.polled(2 * LINGER)
+        async with tailing(bin, *(folder / glob for glob in globs)) as tail:
+            await eventually("the lines", lambda: len(bin.events) >= len(rotation.written))
+            for _ in range(life):
+                rotation.write(2)
+                rotation.rotate()
+                await tail.polled()
+            rotation.write(1)
+            await eventually("the lines", lambda: bin.events[-1] == rotation.written[-1])
+            await tail.polled(2 * LINGER)
+            # A look may fall into a rotation, and find an archive that is being written.
+            assert not tail._reader.reported
         assert bin.events == rotation.written
-        assert Log.FILE_UNREADABLE not in [entry["event"] for entry in logs]
         rotation.write(2)
         if life:
             rotation.rotate()

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from spark_jobs.__main__ import JOBS, main
-from spark_jobs.common.session import LOCAL
+from spark_jobs.common.session import SMALL
 from tests.spark_jobs.conftest import SETTINGS, run
 from tests.spark_jobs.landed import alert, land
 from tests.waits import until
@@ -166,10 +166,11 @@ def jvm(job: subprocess.Popen[bytes]) -> bytes:
 
 
 def test_the_command_line_has_the_last_word_on_the_jvm(tmp_path: Path) -> None:
-    """The JVM of a job has the flags of ``LOCAL``, unless the command line gives others."""
+    """The JVM of a job has the flags of ``SMALL`` while there is little to look at, unless the command line gives
+    others."""
     (tmp_path / "landing").mkdir()
     common = ["ingest", f"--landing={tmp_path}/landing", f"--tables={tmp_path}/tables"]
-    flag = LOCAL["spark.driver.extraJavaOptions"]
+    flag = SMALL["spark.driver.extraJavaOptions"].split()[0]
     for more, has in (([], True), (["--conf", "spark.driver.extraJavaOptions=-Dx=y"], False)):
         job = subprocess.Popen(
             [sys.executable, "-m", "spark_jobs", *common, *more],

@@ -21,7 +21,7 @@ def way(**changes: Any) -> weight.Way:
         "level": "high", "stage": "execution", "tactics": ["initial-access", "execution"], "evidence": 80.0,
         "forward": 1, "deep": 4, "at_once": 4, "in_hour": 1, "cells": 8,
         "sites": [f"north/{name}" for name in "abcd"], "rules": ["r0", "r1", "r2", "r3"], "steps": [],
-        "severe": ["initial-access"], **changes,
+        "severe": ["initial-access"], "reached": ["initial-access"], **changes,
         "story": [{"tactic": name} for name in changes.get("first", changes.get("tactics", ["execution"]))],
     }  # fmt: skip
 
@@ -93,23 +93,22 @@ PROGRAM: dict[str, Any] = {
         ("", {**SCANNER, "severe": ["initial-access", "credential-access"]}),
         ("", {**SCANNER, "first": ["reconnaissance", "lateral-movement"]}),
         ("", {**SCANNER, "sites": SITES[:7]}),
+        # A login as root is initial access, and more than a try.
+        ("", {**SCANNER, "reached": ["initial-access", "persistence"]}),
         # A program runs as somebody; what an account does besides is no roll-out.
         ("roll-out", {**PROGRAM, "cells": 20}),
         ("", {**PROGRAM, "cells": 10, "rules": ["r0", "r1"]}),
         ("", {**PROGRAM, "cells": 9, "sites": SITES[:9]}),
         ("", {**PROGRAM, "level": "high", "cells": 20}),
         ("", {**PROGRAM, "cells": 20, "tactics": ["command-and-control", "exfiltration"]}),
-        # An account by which a fleet is run: the same at nearly all sites within a day.
-        ("roll-out", {"sites": SITES, "cells": 80, "at_once": 15}),
-        ("", {"sites": SITES, "cells": 80, "at_once": 15, "level": "critical"}),
-        ("", {"sites": SITES, "cells": 50, "at_once": 15}),
-        ("", {"sites": SITES, "cells": 80, "at_once": 14}),
+        # An account that does the same at all sites within a day may patch them, or encrypt them.
+        ("", {"sites": SITES, "cells": 80, "at_once": 20}),
     ],
 )  # fmt: skip
 def test_decoys_are_named(what: str, changes: dict[str, Any]) -> None:
     """Scans and tries from outside, roll-outs, low levels; what is severe, or has an account in it, may be an
     attack."""
-    assert weight.decoy(way(**changes), len(SITES)) == what
+    assert weight.decoy(way(**changes)) == what
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("abcdefgh"))))

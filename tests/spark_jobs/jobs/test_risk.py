@@ -97,7 +97,12 @@ def alerts() -> list[Alert]:
              for n in range(20) for day in range(14)]  # fmt: skip
     rows += [Alert(25.3 + n / 100, f"sudden.{n}", user="sudden") for n in range(3)]
     # An account that all have, and one that is at a new site each day.
-    rows += [Alert(5.0, f"all{n}.9", "medium", user="root", host=f"h{n}", site=f"s{n}") for n in range(12)]
+    rows += [
+        Alert(5.0 + day, f"all{n}.9", "medium", user="root", host=f"h{n}", site=f"s{n}")
+        for n in range(12)
+        for day in range(3)
+    ]
+    rows += [Alert(9.2, "sweep.9", "medium", user="swept", host="", site=f"s{n}") for n in range(12)]
     rows += [Alert(day + 0.3, "moves.5", "medium", user="moves", host="", site=f"s{day}") for day in range(8)]
     rows += [Alert(day + 0.3, "stays.5", "medium", user="stays", host="", site="s9") for day in range(8)]
     rows += [Alert(1.3, "everyone.6", "critical", user=f"hall{n}", site="hall") for n in range(60)]
@@ -217,7 +222,7 @@ def naive(every: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
                 new.append((day, rare))
             base *= {"doubted.2": 2 / 3}.get(rule, 1.0) * WORTH.get(worth.get(entity, 3), 1.0)
             places = {(rule, alert.site) for alert in some}
-            if places <= been and len({alert.at.hour for alert in some}) < 16:
+            if places <= been:
                 base /= 3 ** turns[rule]
             been |= places
             turns[rule] += 1

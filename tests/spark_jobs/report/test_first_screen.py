@@ -176,9 +176,12 @@ def test_an_incident_is_one_line(tables: Tables) -> None:
     assert [pointer.text.partition(":")[0] for pointer in shown] == ["user kim", "user before"]
     assert [pointer.note for pointer in shown] == ["with host web1 and 1 other", ""]
     assert [row["alert_id"] for row in notices(report) if row["kind"] == "risk"] == ["before", "kim"]
-    decided = {"finding_id": "kim", "kind": "risk", "state": "false-positive", "author": "ann", "reason": "r",
-               "updated_at": AT}  # fmt: skip
-    write(tables, TRIAGE, decided)
+    decided = {"finding_id": "kim", "kind": "risk", "author": "ann", "reason": "r", "updated_at": AT}
+    tables.append(TRIAGE, pa.Table.from_pylist([{**decided, "state": "acknowledged"}], arrow_schema(TRIAGE.columns)))
+    noticed = {row["alert_id"] for row in notices(report_of(tables)) if row["kind"] == "risk"}
+    assert noticed == {"before", "web1", "web2"}
+    closed = {**decided, "state": "false-positive", "updated_at": AT + timedelta(seconds=1)}
+    tables.append(TRIAGE, pa.Table.from_pylist([closed], arrow_schema(TRIAGE.columns)))
     assert [risk.value for risk in unnamed_risks(report_of(tables).findings)] == ["before", "web1", "web2"]
 
 

@@ -17,7 +17,7 @@ HEARD = "sent heartbeats in half of these hours or more"
 NEW: dict[str, Any] = {"kind": "new_rule", "rule_id": "r1", "rule_title": "Shell"}
 ENTITY = {"kind": "new_entity", "entity_kind": "user", "entity_value": "anna"}
 USUAL: dict[str, Any] = {"new_tactic": False, "turn": 1, "tactic": "", "level": "high", "criticality": None}
-USUAL |= {"confidence": 1.0, "rarity": 1.0, "surprise": 1.0, "breadth": 1.0, "hours": 1, "new_place": False}
+USUAL |= {"confidence": 1.0, "rarity": 1.0, "surprise": 1.0, "breadth": 1.0, "new_place": False}
 
 
 @pytest.mark.parametrize(
