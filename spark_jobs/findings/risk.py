@@ -75,6 +75,10 @@ rules that name nobody else."""
 REPEAT = 1 / 3
 """Of the points of a rule's day what the rule's next day has: all of them together are half as much again."""
 
+PERSONAL = ("user", "device")
+"""Whose surprise counts by its root: who does a little every day, by rules that others set off, too, is told by rarity
+and breadth. A host meets all that goes on at it."""
+
 UNUSUAL = 0.25
 """Surprise from which on a critical alert puts whom it names over the threshold; on the first day there it always does.
 A false positive of every day does not, and stands among the critical alerts."""
@@ -231,7 +235,8 @@ def _base() -> Column:
         worth = F.when(F.col("criticality") == number, factor).otherwise(worth)
     level = F.get(F.array(*map(F.lit, LEVEL_POINTS)), F.col("rank"))
     repeated = F.when(F.col("new_place"), 1.0).otherwise(F.pow(F.lit(REPEAT), F.col("turn") - 1))
-    named = F.col("rarity") * F.col("surprise") * F.col("breadth") * F.col("confidence")
+    surprise = F.when(F.col("kind").isin(*PERSONAL), F.sqrt("surprise")).otherwise(F.col("surprise"))
+    named = F.col("rarity") * surprise * F.col("breadth") * F.col("confidence")
     return level * stage * novelty * named * worth * repeated
 
 

@@ -215,7 +215,7 @@ def naive(every: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
             base *= 0.2 if tried else 0.7 + 0.6 * TACTICS.index(stage) / 13 if stage else 1.0
             base *= 1.3 if stage and stage not in met else 1.15 if not turns[rule] else 1.0
             rare = max(rarity(entity[0], alert) for alert in some)
-            base *= rare * max(surprise(alert) for alert in some)
+            base *= rare * max(surprise(alert) for alert in some) ** (0.5 if entity[0] == "user" else 1)
             if not turns[rule]:
                 m = sum(round(100 * rare_part) for before, rare_part in new if before < day) / 100
                 base *= 1 + m / (m + 5)
