@@ -21,6 +21,8 @@ from tests.differences import walk
          {"target_user": "root", "command": "/bin/sh", "pwd": "/tmp/x as y z"}),
         ("doas", "kim ran command /bin/sh as root from /tmp/x as kim from /home/kim",
          {"pwd": ["/tmp/x as kim from /home/kim", "/home/kim"]}),
+        ("doas", "kim ran command /bin/sh -c evil as a from as root from /home/kim",
+         {"target_user": ["a", "root"], "command": ["/bin/sh -c evil", "/bin/sh -c evil as a from"]}),
         ("pkexec", "kim: x [USER=root] [TTY=x] [CWD=/tmp/] [COMMAND=a/evil] [COMMAND=/bin/sh]",
          {"pwd": ["/tmp/", "/tmp/] [COMMAND=a/evil"]}),
     ],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,8 @@ from tests.inputs.test_http_steps import MOST, Counted, steps
 from tests.inputs.test_relp_frames import frame
 from tests.inputs.test_relp_listen import Sender, relp
 from tests.waits import eventually
-from vedette.inputs import listen
+from vedette.inputs import apart
+from vedette.inputs.framing import Run
 from vedette.inputs.listen import SyslogListener
 from vedette.inputs.settings import SyslogInput
 from vedette.model.counters import Counters
@@ -70,11 +73,32 @@ async def test_the_order_of_a_connection() -> None:
     assert of_slow == [b"first", *RECORDS, b"last", b"unfinished"]
 
 
+async def test_who_sends_many_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond HELD_BYTES who sends no arrays is read on, and who sent one, when there is less."""
+    monkeypatch.setattr(apart, "HELD_BYTES", len(ARRAY) * 3)
+    bin = Bin()
+    async with listening(bin, Counters()) as (listener, port):
+        _, plain = await asyncio.open_connection("127.0.0.1", port)
+        writers = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(5)]
+        writers[0].write(ARRAY + b"\n")
+        await eventually("it is taken apart", lambda: listener._apart is not None and listener._apart.size)
+        assert listener._apart is not None
+        async with listener._apart._turn:
+            for number, writer in enumerate(writers):
+                writer.write((ARRAY + b"\n") * (1 if number else 3))
+            await eventually("much waits", lambda: listener._apart.size > apart.HELD_BYTES)  # type: ignore[union-attr]
+            plain.write(b"plain\n")
+            await eventually("the line", lambda: b"plain" in bin.events)
+        await eventually("all events", lambda: len(bin.events) == 8 * len(RECORDS) + 1)
+        for writer in (plain, *writers):
+            writer.close()
+
+
 @pytest.mark.parametrize("held", [None, 100])
 async def test_many_senders(monkeypatch: pytest.MonkeyPatch, held: int | None) -> None:
-    """All is stored, each sender's in its order; beyond HELD_BYTES nobody is read until there is less."""
+    """All is stored, each sender's in its order; beyond twice HELD_BYTES nobody is read until there is less."""
     if held is not None:
-        monkeypatch.setattr(listen, "HELD_BYTES", len(ARRAY) * 2)
+        monkeypatch.setattr(apart, "HELD_BYTES", len(ARRAY))
     bin = Bin()
     async with listening(bin, Counters()) as (listener, port):
         writers = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(6)]
@@ -82,8 +106,7 @@ async def test_many_senders(monkeypatch: pytest.MonkeyPatch, held: int | None) -
             for _ in range(3):
                 writer.write(ARRAY.replace(b'"n"', b'"n%d"' % number) + b"\n%d\n" % number)
         await eventually("all events", lambda: len(bin.events) == 18 * (len(RECORDS) + 1))
-        assert listener._apart is not None
-        assert listener._apart.size == 0
+        await eventually("nothing waits", lambda: listener._apart is not None and not listener._apart.size)
         for writer in writers:
             writer.close()
     for number in range(6):
@@ -104,6 +127,49 @@ async def test_a_stop() -> None:
     writer.close()
 
 
+async def test_a_stop_with_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not taken apart within STOP_SECONDS is stored as it is, of datagrams, too."""
+    bin = Bin()
+    async with listening(bin, Counters(), tcp=LOCAL, udp=LOCAL) as (listener, _):
+        ports = {kind: port for kind, _, port in listener.addresses}
+        writers = [(await asyncio.open_connection("127.0.0.1", ports["tcp"]))[1] for _ in range(3)]
+        for writer in writers:
+            writer.write(ARRAY + b"\n")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(ARRAY, ("127.0.0.1", ports["udp"]))
+        await eventually(
+            "they are taken apart", lambda: len(listener._aparts) == 2 and all(a.size for a in listener._aparts)
+        )
+        monkeypatch.setattr(apart, "STOP_SECONDS", 0)
+        for each in listener._aparts:
+            await each._turn.acquire()
+        stop = asyncio.create_task(listener.stop())
+        await eventually("it stops", lambda: listener.stopping)
+        for each in listener._aparts:
+            each._turn.release()
+        await stop
+        for writer in writers:
+            writer.close()
+    whole = bin.events.count(ARRAY)
+    assert whole
+    assert len(bin.events) == whole + (4 - whole) * len(RECORDS)
+
+
+@pytest.mark.parametrize("relays", [False, True])
+async def test_a_stop_that_is_cut_off(relays: bool) -> None:
+    """``run`` ends all the same."""
+    async with relp(Bin(), Counters()) if relays else listening(Bin(), Counters()) as (listener, _):
+        running = asyncio.create_task(listener.run())
+        never = asyncio.Event()
+        listener.flushed = never.wait  # type: ignore[method-assign, assignment]
+        stop = asyncio.create_task(listener.stop())
+        await asyncio.sleep(0)
+        stop.cancel()
+        await asyncio.wait({stop})
+        await running
+        del listener.flushed
+
+
 async def test_relp_answers_when_it_is_stored() -> None:
     """A message is answered when all that it contains is stored, not before."""
     bin = Bin()
@@ -118,6 +184,55 @@ async def test_relp_answers_when_it_is_stored() -> None:
         assert stored[0] >= len(RECORDS)
         sender.writer.close()
     assert bin.events == [*RECORDS, b"last"]
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+async def test_relp_does_not_answer_after_a_fault(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """What was not stored, as taking it apart failed, is answered by no later message: its connection ends, and it is
+    stored when it comes again, whatever came with it."""
+    real, faults = apart.spread, [MemoryError()]
+
+    def spread(run: Run, *more: Any) -> Any:
+        if b"fault" in run.data and faults:
+            raise faults.pop()
+        return (yield from real(run, *more))
+
+    monkeypatch.setattr(apart, "spread", spread)
+    reported = list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    timed = b"<13>2026-11-30T06:00:00.000001Z h app: x"
+    hostile = b"[" + b",".join([b'{"log":"fault","stream":""}'] * count) + b"]"
+    bin = Bin()
+    async with relp(bin, Counters()) as (_, port):
+        for again in (False, True):
+            sender = await Sender.open(port)
+            numbers = sender.send(timed, hostile)
+            if again:
+                await sender.answered(numbers)
+            else:
+                with suppress(ConnectionError):
+                    assert not await sender.rest()
+            sender.close()
+    assert [type(error) for error in reported] == [MemoryError]
+    assert timed in bin.events
+    assert len(bin.events) == count + 1
+
+
+async def test_connections_keep_no_datagram_out() -> None:
+    """However much they send that is taken apart, and whatever datagrams are."""
+    bin = Bin()
+    async with listening(bin, Counters(), tcp=LOCAL, udp=LOCAL) as (listener, _):
+        ports = {kind: port for kind, _, port in listener.addresses}
+        _, writer = await asyncio.open_connection("127.0.0.1", ports["tcp"])
+        writer.write(ARRAY + b"\n")
+        await eventually("it is taken apart", lambda: listener._apart is not None and listener._apart.size)
+        assert listener._apart is not None
+        async with listener._apart._turn:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                for data in (b"[" + b",".join(RECORDS[:2000] * 2) + b"]", b"plain"):
+                    sender.sendto(data, ("127.0.0.1", ports["udp"]))
+            await eventually("the datagrams", lambda: b"plain" in bin.events)
+        writer.close()
 
 
 async def test_datagrams() -> None:

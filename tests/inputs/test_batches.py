@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vedette.inputs.batches import events_of
+from vedette.inputs.batches import at_once, events_of, spread
 from vedette.inputs.batches import split as batch
+from vedette.inputs.framing import run_of
+from vedette.inputs.push.lines import parted
 from vedette.model.event import MAX_EVENT, Flag
 
 
@@ -114,3 +117,38 @@ def test_tiny_events_are_few_objects(payload: bytes) -> None:
     assert run is not None
     assert len(run.ends or ()) == 100_000
     assert most < 3.5 * (1 << 20)
+
+
+def delivery(events: list[bytes], name: int = 100) -> bytes:
+    """Of CloudWatch."""
+    beside = b'{"messageType":"DATA_MESSAGE","logGroup":"g","logStream":"%b","logEvents":[' % (b"s" * name)
+    return beside + b",".join(events) + b"]}"
+
+
+def test_a_delivery_that_grows() -> None:
+    """What stands beside the events is put into each; however long they are together then, each is one, whole."""
+    events = [b'{"id":"%056d","timestamp":1795832973500,"message":"m"}' % i for i in range(3500)]
+    payload = delivery(events, 300)
+    run = batch(payload)
+    assert run is not None
+    assert not run.marks
+    assert len(run.data) > MAX_EVENT
+    assert [json.loads(event)["id"] for event in events_of(run)] == [json.loads(event)["id"] for event in events]
+    assert at_once(spread(run_of([payload]))) == run
+    assert len(events_in(posted(payload))) == len(events)
+
+
+def test_a_delivery_that_grows_too_much() -> None:
+    """Beyond GROWTH times its size by what stands beside its events it is one event, as it is."""
+    for payload in (delivery([b"{}"] * 8000, 40_000), delivery([b"{}"] * 100_000, 500_000)):
+        assert batch(payload) is None
+        assert at_once(spread(run_of([payload]))) == run_of([payload])
+        assert events_in(posted(payload)) == [payload]
+
+
+def posted(body: bytes) -> list[Any]:
+    return [events for events in parted(body, True, True) if events]
+
+
+def events_in(pieces: list[Any]) -> list[bytes]:
+    return [event for piece in pieces for event in (piece if isinstance(piece, list) else events_of(piece))]

@@ -402,7 +402,7 @@ async def test_stop_answers_what_has_arrived() -> None:
     bin, counters = Disk(), Counters()
 
     async def sync() -> None:
-        await eventually("the stop to begin", lambda: vars(listener)["_stopping"])
+        await eventually("the stop to begin", lambda: vars(listener)["stopping"])
         assert not asked.done()
         await bin.sync(1 << 30)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -55,6 +57,27 @@ async def test_in_steps(name: str) -> None:
     assert len(events) > 1 or name == "array, one object"
     assert payload.startswith(events[0], payload.index(events[0]))
     assert log.counters.totals["decode_failed"] == (subscribe.MOST_BAD if name == "lines that are no JSON" else 0)
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+async def test_a_connection_that_ends_meanwhile(protocol: str) -> None:
+    """What is being looked at then is stored once when it comes again, retained or by another subscription."""
+    log = Log(Counters())
+    made = subscription(log)
+    made.client.protocol = protocol
+    for connection in (1, 2):
+        made.session(True)
+        by = b"\x0b%c" % connection if protocol == "5" else b""
+        work = made.received(Message("plant/1", BATCHES["container"], 0, not by, False, 0, connection, by))
+        assert work is not None
+        task = asyncio.create_task(work)
+        while connection == 1 and not (made._last or made._copies._by_message):
+            await asyncio.sleep(0)
+        if connection == 1:
+            task.cancel()
+        await asyncio.wait({task})
+    made.flush()
+    assert len(log.payloads()) == BATCHES["container"].count(b'"a"')
 
 
 async def test_few_lines_that_are_no_json_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

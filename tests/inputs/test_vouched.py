@@ -100,6 +100,10 @@ CLAIMS = (
     "<38>Nov 28 02:29:33 bastion sshd[42]: Failed kubernetes.namespace_name=kube-system container_name=kube-system",
     f"{CEF} kubernetes.namespace_name=kube-system container_name=kube-system dvchost=bastion",
     "a=b kubernetes.namespace_name=kube-system container_name=kube-system",
+    "<14>1 - x app - - - host=bastion device=bastion namespace=kube-system",
+    "<14>Nov 30 06:00:00 x app: hostname=bastion namespace=kube-system",
+    json.dumps({"host": "bastion", "log": f"{CEF} msg=kube-system"}),
+    json.dumps({"System": XML.replace("kim", "kube-system").replace("w1", "bastion")}),
     XML.replace("TargetUserName", "kubernetes.namespace_name").replace("kim", "kube-system").replace("w1", "bastion"),
 )  # fmt: skip
 NAMES = ("kubernetes.namespace_name", "carrier.kubernetes.namespace_name", "container.name", "container_name",

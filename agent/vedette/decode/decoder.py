@@ -470,11 +470,11 @@ class Record:
             fields.update(event)
         else:
             journal = {name: event[key] for key, name in JOURNAL.items() if key in event} if "MESSAGE" in event else {}
+            believed = dict if CONTAINERS.isdisjoint(event) else _of_no_host
             if isinstance(text := journal.get("message"), str):
-                fields.update(self._read(text))
+                fields.update(believed(self._read(text)))
             fields.update(journal)
-            fields.update(self._more())
-            fields = fields if CONTAINERS.isdisjoint(event) else _of_no_container(fields)
+            fields.update(believed(self._more()))
             fields.update(event)
         if header is not None:
             if header.app is not None and header.app.startswith("%"):
@@ -524,8 +524,12 @@ def _is_contained(header: syslog.Header) -> bool:
     return not CONTAINERS.isdisjoint(header.structured_data)
 
 
-def _of_no_container(fields: dict[str, Value]) -> dict[str, Value]:
+def _of_no_container(fields: Mapping[str, Value]) -> dict[str, Value]:
     return {name: value for name, value in fields.items() if head_of(name) not in CONTAINERS}
+
+
+def _of_no_host(fields: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in _of_no_container(fields).items() if name not in HOST_FIELDS}
 
 
 def _plain_peer(fields: dict[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from vedette.inputs import carried
 from vedette.inputs.framing import Run, run_of
 from vedette.inputs.push.base import Refused
 from vedette.inputs.push.pieces import STRING, child, few, spans
-from vedette.model.event import MAX_EVENT
+from vedette.model.event import MAX_EVENT, Flag
 
 _BETWEEN = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*\{")
 _BLANK = b" \t\r\n"
@@ -46,6 +46,8 @@ _STEP = 64
 """Events that carry others, taken apart at once."""
 _SMALL = 1 << 10
 """Bytes of runs that are put together: many would be many objects for Python's garbage collection to look at."""
+GROWTH = 16
+"""Times the size of a container that what stands beside its events may take in all of them."""
 MAX_CONTAINER = 8 << 20
 """Bytes of a line of a file that is a batch; what is longer is cut as any long line."""
 CONTAINERS: Mapping[str, tuple[str, ...]] = {
@@ -169,7 +171,7 @@ def split(payload: bytes, texts: bool = True) -> Run | None:
 def records(array: bytes, texts: bool = True, within: bytes = b"") -> Steps[Run | None]:
     """The objects of an array as events; None where it is none of objects alone."""
     runs = yield from record_runs(array, texts, within)
-    return (yield from _joining(run_of([run.data]) if len(run.data) > MAX_EVENT else run for run in runs))
+    return (yield from _joining(run_of([*events_of(run)]) if len(run.data) > MAX_EVENT else run for run in runs))
 
 
 def record_runs(array: bytes, texts: bool, within: bytes) -> Steps[Sequence[Run]]:
@@ -182,8 +184,11 @@ def record_runs(array: bytes, texts: bool, within: bytes) -> Steps[Sequence[Run]
             del about["logEvents"]
         except (ValueError, KeyError):
             return []
+    inner = yield from elements(array)
+    if about and (len(within) - len(array)) * sum(len(run.ends or ()) for run in inner) > GROWTH * len(within):
+        return []
     runs: list[Run] = []
-    for run in (yield from elements(array)):
+    for run in inner:
         runs.append((yield from apart(run, texts, about)))
         yield []
     return runs
@@ -218,8 +223,13 @@ def spread(run: Run, texts: bool = True, counts: list[int] | None = None) -> Ste
     runs: list[Run] = []
     at = 0
     for event in _each(run):
-        inner = ((yield from splitting(event, texts)) if at not in cut else None) or run_of([event or b"\n"])
-        runs.append(inner._replace(marks=((0, cut[at]),)) if at in cut else inner)
+        bits = cut.get(at, 0)
+        inner = ((yield from splitting(event, texts)) if not bits & Flag.CUT else None) or run_of([event or b"\n"])
+        if bits:
+            marks = {0: 0} | dict(inner.marks)
+            marks[0] |= bits
+            inner = inner._replace(marks=tuple(marks.items()))
+        runs.append(inner)
         if counts is not None:
             counts.append(len(inner.ends or ()))
         at += len(event) + (run.ends is None)

@@ -224,7 +224,8 @@ def _line(text: str, beside: dict[str, Any], tells: bool, contained: bool) -> by
         header = header._replace(host=None)
         elements["container"] = {}
     try:
-        return _head(header, elements, beside) + raw[header.message_start :]
+        host = header.host or _host(beside, ("hostname", *_HOSTS) if contained else _HOSTS)  # ``host`` may be a text's
+        return _head(header._replace(host=host), elements, beside) + raw[header.message_start :]
     except OverflowError:
         return b""
 
@@ -234,9 +235,8 @@ def _head(header: syslog.Header, elements: Mapping[str, Mapping[str, Any]], besi
     times = (time for name in _TIMES if name in beside and (time := time_of(beside[name])) is not None)
     time = next(times, header.timestamp)
     stamp = "-" if time is None else (_EPOCH + timedelta(microseconds=time)).isoformat().replace("+00:00", "Z")
-    host = header.host or _host(beside)
     data = "".join(f"[{name}{_parameters(values)}]" for name, values in elements.items())
-    names = (_UNSAFE.sub("_", name or "")[:255] or "-" for name in (host, header.app, header.pid, header.msgid))
+    names = (_UNSAFE.sub("_", name or "")[:255] or "-" for name in (header.host, header.app, header.pid, header.msgid))
     priority = 14 if header.priority is None else header.priority
     return f"<{priority}>1 {stamp} {' '.join(names)} {data or '-'} ".encode("utf-8", "replace")
 

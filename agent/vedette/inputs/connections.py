@@ -151,7 +151,7 @@ class Listener(ABC, Generic[C]):
         """Bytes that are kept of all connections, and answers that they do not read."""
         self._look_timer: asyncio.TimerHandle | None = None
         self._resuming: asyncio.Task[None] | None = None
-        self._stopping = False
+        self.stopping = False
         self._done = asyncio.Event()
         self._failure: OSError | None = None
         self.addresses: list[tuple[str, str, int]] = []
@@ -184,8 +184,8 @@ class Listener(ABC, Generic[C]):
         """The first ``size`` bytes of the shared buffer are from ``connection``."""
 
     @abstractmethod
-    async def stop(self) -> None:
-        """Accept no more, hand over what has arrived, close. May be called again."""
+    async def hand_over(self) -> None:
+        """``stop``, which may be cut off."""
 
     @abstractmethod
     def end(self, connection: C) -> None:
@@ -256,9 +256,16 @@ class Listener(ABC, Generic[C]):
         if self._failure is not None:
             raise self._failure
 
+    async def stop(self) -> None:
+        """Accept no more, hand over what has arrived, close; ``run`` ends. May be called again."""
+        try:
+            await self.hand_over()
+        finally:
+            self._done.set()
+
     def accept_no_more(self) -> None:
         """Accept no more, and look no more. May be called again."""
-        self._stopping = True
+        self.stopping = True
         for acceptor in self._acceptors:
             acceptor.close()
         self.gate.close()
@@ -268,7 +275,7 @@ class Listener(ABC, Generic[C]):
             self._look_timer.cancel()
 
     async def closed(self) -> None:
-        """All that was written has gone out, or GOODBYE_SECONDS have passed; ``run`` ends."""
+        """All that was written has gone out, or GOODBYE_SECONDS have passed."""
         loop = asyncio.get_running_loop()
         until = loop.time() + GOODBYE_SECONDS
         while self._connections:  # each leaves when the loop calls its connection_lost
@@ -277,13 +284,12 @@ class Listener(ABC, Generic[C]):
                     connection.transport.abort()
             await asyncio.sleep(0)
         self._acceptors.clear()
-        self._done.set()
 
     # --- connections
 
     def connected(self, connection: C) -> None:
         """From here on it is read."""
-        if self._stopping:
+        if self.stopping:
             connection.ended = True
             connection.transport.abort()
             return
@@ -339,7 +345,7 @@ class Listener(ABC, Generic[C]):
         """Read nothing until the raw log accepts again."""
         for connection in self._connections:
             connection.transport.pause_reading()
-        if self._resuming is None and not self._stopping:
+        if self._resuming is None and not self.stopping:
             self._resuming = asyncio.get_running_loop().create_task(self._resume())
 
     async def _resume(self) -> None:
@@ -350,7 +356,7 @@ class Listener(ABC, Generic[C]):
 
     def read_again(self, connection: C) -> None:
         """Read it, unless something else forbids."""
-        if self._resuming is None and not (connection.full or connection.ended or connection.work or self._stopping):
+        if self._resuming is None and not (connection.full or connection.ended or connection.work or self.stopping):
             connection.transport.resume_reading()
 
     # --- to the raw log

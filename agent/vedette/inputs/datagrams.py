@@ -172,11 +172,8 @@ class Owner(Protocol):
     def give(self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None) -> object:
         """Store a run."""
 
-    def others_in(self, run: Run) -> Apart | None:
-        """What takes it apart, where a datagram may contain others."""
-
-    def took_apart(self, connection: None, work: asyncio.Task[int | None]) -> None:
-        """That has ended."""
+    def others_in(self, run: Run, apart: Apart | None) -> Apart | None:
+        """What takes it apart, ``apart`` if there is, where a datagram may contain others."""
 
 
 class Watched(Datagrams):
@@ -194,7 +191,8 @@ class Watched(Datagrams):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._on = False
-        self._works = 0
+        self._apart: Apart | None = None
+        """Its own: nobody's messages by a connection keep it from reading."""
         if self.slow:
             reason = "a sandbox refuses recvmmsg(2), so datagrams are read one by one, half as fast: allow it"
             log.warning(Log.LISTENING, input=name, transport="udp", reason=reason)
@@ -203,8 +201,12 @@ class Watched(Datagrams):
         """Read from now on, or no more."""
         self._on = on
         self._loop.remove_reader(self.sock.fileno())
-        if on and not self._works:
+        if on and not self._busy:
             self._loop.add_reader(self.sock.fileno(), self._readable)
+
+    @property
+    def _busy(self) -> bool:
+        return self._apart is not None and self._apart.size > 0
 
     async def drain(self) -> None:
         """Read what waits, and no more."""
@@ -223,22 +225,22 @@ class Watched(Datagrams):
             self._loop.call_soon(self._read)
 
     def _read(self) -> None:
-        if self._on and not self._works:
+        if self._on and not self._busy:
             self.read()
             self._listener.arm()
 
     def _given(self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None) -> None:
-        if (apart := self._listener.others_in(run)) is None:
+        apart = self._apart if self._busy else self._listener.others_in(run, self._apart)
+        self._apart = apart or self._apart
+        if apart is None:
             self._listener.give(run, origins, origin_of)
-        elif len(run.data) <= AT_ONCE and not self._works:
+        elif len(run.data) <= AT_ONCE and not self._busy:
             run, origin_of = apart.at_once(run, origin_of)
             self._listener.give(run, origins, origin_of)
         else:
-            self._works += 1
-            self.watch(self._on)
             apart.begin([run], origins, self._done, origin_of=origin_of)
+            self.watch(self._on)
 
     def _done(self, work: asyncio.Task[int | None]) -> None:
-        self._works -= 1
         self.watch(self._on)
-        self._listener.took_apart(None, work)
+        work.result()

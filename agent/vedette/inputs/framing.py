@@ -49,6 +49,8 @@ _TRAILERS = b"\n\r\0"
 _LESS_THAN = ord("<")
 _AFTER_NUL = frozenset(b"<{")
 _DIGITS = frozenset(b"0123456789")
+LONG = f"longer than {MAX_EVENT} bytes, or its connection ended within it"
+"""Why an event is cut, mostly."""
 CHUNK_EVENTS = 65535
 """Events, and so origins, of a chunk at most."""
 

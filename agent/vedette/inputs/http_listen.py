@@ -138,8 +138,8 @@ class HttpListener(Listener[HttpConnection]):
         await super().open()
         self._acknowledgements.start()
 
-    async def stop(self) -> None:
-        """Stop accepting and reading, answer what has arrived. May be called again."""
+    async def hand_over(self) -> None:
+        """Stop accepting and reading, answer what has arrived."""
         self.accept_no_more()
         for connection in self._connections:
             connection.transport.pause_reading()
@@ -400,7 +400,7 @@ class HttpListener(Listener[HttpConnection]):
         self._let_go(connection)
         if connection.transport.is_closing():
             return
-        keep = received.keep and not self._stopping
+        keep = received.keep and not self.stopping
         data = _written(said, keep, head=received.request.method == "HEAD")
         for at in range(0, len(data), WRITE_BYTES):  # of TLS only what follows what is not read counts as unread
             connection.transport.write(data[at : at + WRITE_BYTES])

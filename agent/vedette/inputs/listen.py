@@ -9,11 +9,12 @@ would be; so is what came of one that is not ended within ``message_timeout``.
 
 A connection's events become a chunk at HAND_OVER bytes or after CHUNK_SECONDS; small rests of several connections
 become one chunk together. What may contain others (``batches.py``) is taken apart before: beyond MERGE_BYTES in steps,
-of one sender after the other, and who sent it is not read meanwhile; beyond HELD_BYTES of it nobody is. How messages
-are delimited is in ``framing.py``; UDP is in ``datagrams.py``, which is imported with the first address for it.
+of one sender after the other, and who sent it is not read meanwhile, nor while there is more than 64 MiB of it;
+beyond twice that nobody is. How messages are delimited is in ``framing.py``; UDP is in ``datagrams.py``, which is
+imported with the first address for it.
 
 Stop: no new connections; what the kernel already holds is read, within a bound, and handed over with unfinished
-messages; then the sockets close.
+messages, after a second as it is; then the sockets close.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ import socket
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
@@ -34,10 +34,10 @@ from vedette.decode.codecs import Kind, builtin
 from vedette.inputs.accept import IDLE_SECONDS, Gate
 from vedette.inputs.base import Surroundings
 from vedette.inputs.connections import BYTE_STEPS, TURN_STEPS, Connection, Listener
-from vedette.inputs.framing import CHUNK_EVENTS, Run, StreamFramer, merge
+from vedette.inputs.framing import CHUNK_EVENTS, LONG, Run, StreamFramer, merge
 from vedette.inputs.settings import ConnectedInput, SyslogInput
 from vedette.model.counters import Dropped, Log
-from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag
+from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, Chunk, Flag
 
 if TYPE_CHECKING:
     from vedette.inputs.apart import Apart
@@ -63,8 +63,6 @@ DRAIN_SECONDS = 0.05
 """Without a byte, after which a connection has nothing more at stop: its peer's host may not be done sending."""
 DRAIN_LONGEST = 1.0
 """Seconds after which one moment without a byte is enough: a peer that goes on sending is never quiet."""
-LONG = f"longer than {MAX_EVENT} bytes, or its connection ended within it"
-"""Why an event is cut, mostly."""
 
 
 class Stream(Connection):
@@ -99,6 +97,8 @@ class StreamListener(Listener[S]):
         """Of messages that may be JSON."""
         self._waiting: dict[S, None] = {}
         self._apart: Apart | None = None
+        """Of all connections; ``_aparts`` has those for datagrams, too."""
+        self._aparts: list[Apart] = []
         self._flush_timer: asyncio.TimerHandle | None = None
 
     # --- what an owner says
@@ -109,6 +109,9 @@ class StreamListener(Listener[S]):
 
     def stored(self, streams: Sequence[S], offset: int) -> None:
         """Note that what was taken of ``streams`` last is in the raw log before ``offset``."""
+
+    def unstored(self, stream: S, runs: Sequence[Run]) -> None:
+        """Not all of ``runs`` is stored; it is closed for that."""
 
     def malformed(self, stream: S, error: ValueError) -> None:
         """Its stream cannot be read on: close it."""
@@ -149,12 +152,12 @@ class StreamListener(Listener[S]):
             self.wait_for_flush(connection)
         self.count(connection)
         self.relieve()
-        if not self._intake.accepting() or (self._apart is not None and self._apart.size > HELD_BYTES):
+        if not self._intake.accepting():
             self.pause()
 
     async def _resume(self) -> None:
         if self._apart is not None:
-            await self._apart.below(HELD_BYTES)
+            await self._apart.crowds()
         await super()._resume()
 
     def relieve(self) -> None:
@@ -202,8 +205,8 @@ class StreamListener(Listener[S]):
     async def flushed(self) -> None:
         """``flush``, and what is taken apart is handed over, too."""
         self.flush()
-        if self._apart is not None:
-            await self._apart.below(0)
+        while waiting := next((apart for apart in self._aparts if apart.size), None):
+            await waiting.below(0)
             self.flush()
 
     def flush(self, steps: float = math.inf) -> None:
@@ -226,11 +229,12 @@ class StreamListener(Listener[S]):
             events = sum(run.data.count(b"\n") if run.ends is None else len(run.ends) for run in runs)
             steps -= RUN_STEPS + BYTE_STEPS * size + sum(len(run.ends or ()) for run in runs)
             if len(runs) == 1 and not runs[0].marks and size < MERGE_BYTES and events <= MERGE_EVENTS:
-                if (apart := self.others_in(runs[0])) is not None:
-                    runs = [apart.at_once(runs[0])[0]]
+                if (apart := self.others_in(runs[0], self._apart)) is not None:
+                    self._apart = apart
+                    runs = apart.small(connection, runs)
                     steps -= size
-                small.append((runs[0], connection))
-                gathered += len(runs[0].data)
+                small += ((run, connection) for run in runs)
+                gathered += sum(len(run.data) for run in runs)
                 if gathered >= CHUNK_BYTES or len(small) == CHUNK_EVENTS:
                     self._give_small(small)
                     small = []
@@ -259,10 +263,10 @@ class StreamListener(Listener[S]):
         self._give_all(connection, runs, reason)
 
     def _give_all(self, connection: S, runs: list[Run], reason: str = LONG) -> None:
-        apart = next(filter(None, map(self.others_in, runs)), None)
+        apart = next(filter(None, (self.others_in(run, self._apart) for run in runs)), None)
         if apart is not None:
-            connection.transport.pause_reading()
-            connection.work = apart.begin(runs, (connection.peer,), partial(self.took_apart, connection), reason)
+            self._apart = apart
+            apart.take(connection, runs, reason)
             return
         offset: int | None = None
         for run in runs:
@@ -279,24 +283,17 @@ class StreamListener(Listener[S]):
             log.warning(Log.EVENT_CUT, input=self._name, peer=origins[0], events=cut, reason=reason)
         return self.deliver(self.chunk(run, origins, origin_of))
 
-    def others_in(self, run: Run) -> Apart | None:
-        """What takes it apart, where a message may contain others."""
+    def others_in(self, run: Run, apart: Apart | None) -> Apart | None:
+        """What takes it apart, ``apart`` if there is, where a message may contain others."""
         if self._kinds and b"{" in run.data and _begins_json(run):
-            from vedette.inputs.apart import Apart, may
+            from vedette.inputs.apart import Apart
+            from vedette.inputs.batches import may
 
-            self._apart = self._apart or Apart(Kind.SYSLOG in self._kinds, self.give, LONG)
-            return self._apart if may(run) else None
+            if may(run):
+                if apart is None:
+                    self._aparts.append(apart := Apart(self, Kind.SYSLOG in self._kinds))
+                return apart
         return None
-
-    def took_apart(self, connection: S | None, work: asyncio.Task[int | None]) -> None:
-        """What ``others_in`` has begun has ended; None: of datagrams."""
-        if connection is not None:
-            connection.work = None
-            self.read_again(connection)
-            if connection.framer.size:
-                self.wait_for_flush(connection)
-        if (offset := work.result()) is not None and connection is not None:
-            self.stored([connection], offset)
 
     def chunk(self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None) -> Chunk:
         """As it is stored."""
@@ -340,7 +337,7 @@ class SyslogListener(StreamListener[Stream]):
 
         return {"receive_buffer": set_receive_buffer(sock, self._settings.receive_buffer)}
 
-    async def stop(self) -> None:
+    async def hand_over(self) -> None:
         self.accept_no_more()
         for datagrams in self._datagrams:
             await datagrams.drain()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from vedette.inputs.accept import IDLE_SECONDS, Gate
@@ -84,8 +85,8 @@ class RelpListener(StreamListener[RelpStream]):
         await super().open()
         self._acknowledgements.start()
 
-    async def stop(self) -> None:
-        """Stop accepting and reading, store and answer what has arrived, say goodbye. May be called again."""
+    async def hand_over(self) -> None:
+        """Stop accepting and reading, store and answer what has arrived, say goodbye."""
         self.accept_no_more()
         for stream in self._connections:
             stream.transport.pause_reading()
@@ -171,6 +172,10 @@ class RelpListener(StreamListener[RelpStream]):
             chunk.input, chunk.codec, chunk.received_at, run.data, run.ends, origins, origin_of, run.marks,
             message_ids=array("H", bytes(2 * len(chunk))),
         )  # fmt: skip
+
+    def unstored(self, stream: RelpStream, runs: Sequence[Run]) -> None:
+        for message in chain.from_iterable(map(_messages, runs)):
+            self._repeats.add(stream.peer, message)  # twice: what comes again is no more than perhaps a repeat
 
     # --- back
 

@@ -295,18 +295,18 @@ class MqttSubscription:
             self._agent.counters.drop(name, Dropped.DUPLICATE, len(came.run.ends or ()))
             self._agent.counters.bytes_in[name] += len(came.run.data)
             came = came._replace(copy=True)
-        elif batch is None or message.payload[:1] == b"{":  # what is no JSON in an array is not counted
-            yield from self._check_json(came.run, message.topic)
         if came.run.marks:
             reason = f"{len(message.payload)} bytes, of an event {MAX_EVENT} are kept"
             self._log(Log.EVENT_CUT, message.topic, reason, "cut")
         if not self._gathered:
             self._since = self._agent.clock()
             self._came.set()
-        self._gathered.append(came)
+        self._gathered.append(came)  # no step after it was asked about: its connection may end in each
         self._bytes += len(came.run.data) + len(message.topic)
         if self._bytes >= CHUNK_BYTES or len(self._gathered) >= CHUNK_MESSAGES:
             self.flush()
+        if not came.copy and (batch is None or message.payload[:1] == b"{"):  # no JSON in an array is not counted
+            yield from self._check_json(came.run, message.topic)
 
     def _check_json(self, run: Run, topic: str) -> Steps[None]:
         """Count the events that should be JSON and are not, and those that are cut; ``MOST_BAD`` at most."""

@@ -250,7 +250,6 @@ class MqttClient:
                 self._in_session.update(self._topics.keys() & wanted)
             else:
                 break
-        self._in_session -= self.refused.keys()
         about = {"broker": self.settings.url, "client_id": self.client_id}
         if self.protocol == self.settings.protocol:
             log.info(Log.BROKER_CONNECTED, **about)

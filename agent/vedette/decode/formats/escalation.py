@@ -24,7 +24,7 @@ _REST = re.compile(SUDO_REST, re.S)
 _CONTINUED = re.compile(SUDO_CONTINUED, re.S)
 _FOLDER = re.compile(r"[CP]WD=")
 _CWD_END = re.compile(r"\] \[COMMAND=")
-_AS = re.compile(r" as (\S+)(?: from |$)")
+_AS = re.compile(r" as (\S+)(?= from |$)")
 _RAN = " ran command "
 
 
@@ -57,7 +57,7 @@ def doas(message: str) -> Fields:
         {
             "target_user": end[1][:most],
             "command": message[begin : end.start()][-most:],
-            "pwd": message[end.end() :][:most] or None,
+            "pwd": message[end.end() + len(" from ") :][:most] or None,
         }
         for end, most in _ends(_AS, message, begin)
         if begin >= len(_RAN)
