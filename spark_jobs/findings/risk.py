@@ -76,7 +76,7 @@ REPEAT = 1 / 3
 """Of the points of a rule's day what the rule's next day has: all of them together are half as much again."""
 
 PERSONAL = ("user", "device")
-"""Whose surprise counts by its root: who does a little every day, by rules that others set off, too, is told by rarity
+"""Whose surprise counts by its root: who does a little every day, by rules that others set off, too, shows by rarity
 and breadth. A host meets all that goes on at it."""
 
 UNUSUAL = 0.25
