@@ -6,8 +6,8 @@ number of sites lifts a roll-out above a stolen account.
 
 **Not an attack** though evidence is there (``decoy``), where no critical rule says otherwise: whoever only scans, or
 tries its way in at many from outside; a program that is rolled out, with the same rules at every site, none of them
-severe nor of an intruder's tactics; an account that does the same at nearly all sites within a day, as those do by
-which a fleet is run; what only rules of a low level saw.
+severe nor of an intruder's tactics; what only rules of a low level saw. An account that does the same at all sites may
+patch them or encrypt them, and is none.
 """
 
 from __future__ import annotations

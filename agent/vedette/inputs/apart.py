@@ -72,7 +72,7 @@ class Apart:
         """What a connection's small run contains; nothing where that fails."""
         try:
             return [self.at_once(runs[0])[0]]
-        except Exception as error:
+        except Exception as error:  # whatever a message makes a library raise: this sender's alone
             self._spoilt(connection, runs, error)
             return []
 
@@ -87,7 +87,7 @@ class Apart:
         connection.work = offset = None
         try:
             offset = work.result()
-        except Exception as error:
+        except Exception as error:  # likewise
             self._spoilt(connection, runs, error)
         self._crowd.append(connection)
         if self.size <= HELD_BYTES:

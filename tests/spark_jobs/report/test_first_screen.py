@@ -158,7 +158,7 @@ def test_a_line_says_what_and_when(tables: Tables) -> None:
 
 
 def test_an_incident_is_one_line(tables: Tables) -> None:
-    """It is told by who leads it and names the first of the others; if that one is closed, these stand for themselves.
+    """Its line is the leader's and names the first of the others; once the leader is closed, each has its own line.
     What came lately goes before what has more points of earlier days."""
     part = {"points": 60.0, "time": AT, "rule_id": "rule-a", "level": "high", "tactic": "", "alerts": 1, "why": ""}
     risk = {"as_of": DAY, "threshold": 50.0, "over": True, "first_seen": AT, "last_seen": AT, "level": "high",
